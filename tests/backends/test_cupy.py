@@ -61,7 +61,7 @@ def test_T3_fake_tensors_on_cuda_need_no_library() -> None:
 @needs_device
 def test_T3_data_on_cuda_is_cupys() -> None:
     a = mq.arange(6.0, device="cuda").reshape(2, 3)
-    assert type(a._data).__module__.startswith("cupy")
+    assert type(a._mq_data).__module__.startswith("cupy")
     assert mq.equal((a @ a.t()).cpu(), a.cpu() @ a.cpu().t())
 
 

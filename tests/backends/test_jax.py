@@ -75,7 +75,7 @@ def test_F49_gradients_agree_with_numpys(jax: Any) -> None:
 def test_T3_a_function_of_tensors_is_compiled_by_jit(jax: Any) -> None:
     def step(array: Any) -> Any:
         x = _over(array)
-        return mq.nn.functional.gelu(x @ x.t()).sum(0)._data
+        return mq.nn.functional.gelu(x @ x.t()).sum(0)._mq_data
 
     values = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
     expected = mq.nn.functional.gelu(mq.from_numpy(values @ values.T)).sum(0)

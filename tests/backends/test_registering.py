@@ -29,7 +29,7 @@ def strict() -> Iterator[None]:
 
 def test_T3_data_lives_in_the_arrays_of_the_registered_library() -> None:
     a = mq.ones(2, 3, device="cuda")
-    assert isinstance(a._data, strict_arrays.Array)
+    assert isinstance(a._mq_data, strict_arrays.Array)
     assert (a + 1).sum().item() == 12.0
 
 
@@ -79,7 +79,7 @@ def test_T51_numpy_refuses_a_tensor_that_is_elsewhere() -> None:
 def test_T55_T56_copies_and_pickles_keep_the_device_and_its_library() -> None:
     a = mq.arange(3.0, device="cuda")
     for made in (copy.deepcopy(a), pickle.loads(pickle.dumps(a))):
-        assert isinstance(made._data, strict_arrays.Array)
+        assert isinstance(made._mq_data, strict_arrays.Array)
         assert made.tolist() == [0, 1, 2]
 
 

@@ -89,3 +89,19 @@ def test_D14_the_handler_above_runs_the_operator_without_handlers():
 def test_D136_a_class_with_a_handler_of_operators_only_has_results_as_that_gives_them():
     assert Calling.__torch_function__ is mq.dispatch.disabled_torch_function
     assert type(mq.ones(2).as_subclass(Calling) + 1) is mq.Tensor
+
+
+def test_a_wrapper_may_keep_what_it_wraps_under_any_name() -> None:
+    class Wrapper(mq.Tensor):
+        def __new__(cls, data: mq.Tensor) -> "Wrapper":
+            made = mq.Tensor._make_wrapper_subclass(cls, data.shape, dtype=data.dtype)
+            made._data = data
+            return made
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            return cls(func(*[a._data if isinstance(a, cls) else a for a in args], **kwargs or {}))
+
+    x = Wrapper(mq.arange(4.0))
+    assert x.narrow(0, 1, 2)._data.tolist() == [1.0, 2.0]
+    assert isinstance(x._data, mq.Tensor)

@@ -403,7 +403,7 @@ def _is_buffer(obj: Data) -> bool:
 def _shares(made: Tensor, source: Tensor | Array) -> bool:
     if isinstance(source, Tensor):
         return made._storage is source._storage
-    return made._data is not None and np.shares_memory(made._data, source)
+    return made._mq_data is not None and np.shares_memory(made._mq_data, source)
 
 
 def frombuffer(

@@ -85,7 +85,7 @@ def apply_checked(node: Node, grads: list[Grad]) -> Sequence[Grad]:
 
 def _has_nan(grad: Grad) -> bool:
     # Fake and meta tensors have no values to look at.
-    return grad is not None and grad._data is not None and bool(grad.isnan().any())
+    return grad is not None and grad._mq_data is not None and bool(grad.isnan().any())
 
 
 def _tell_origin(node: Node) -> None:

@@ -75,10 +75,12 @@ def recorded(
         program.call(op, params, result)
     run = program.written(results)
     runner = backend_of("cpu").runner
-    given = [t._data for t in operands]
+    given = [t._mq_data for t in operands]
     for found, t in zip(run_kernel(runner, run, given), results, strict=True):  # type: ignore[call-overload]  # a tuple
         # The engine's own answer is there: a program that differs from it is none.
-        if t is not None and not np.array_equal(found, t._data, equal_nan=found.dtype.kind in "fc"):
+        if t is not None and not np.array_equal(
+            found, t._mq_data, equal_nan=found.dtype.kind in "fc"
+        ):
             raise Unrecordable
 
     def quietly(arrays: Sequence[Array]) -> Any:
@@ -166,7 +168,7 @@ class _Program:
         if t.meta.numel > _MOST_ELEMENTS and t.meta.storage_bytes > _MOST_ELEMENTS * 8:
             raise Unrecordable
         name = f"c{len(self.space)}"
-        self.space[name] = t._data
+        self.space[name] = t._mq_data
         self.names[id(t)] = name
         self.kept.append(t)
 

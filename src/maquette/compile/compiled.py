@@ -87,7 +87,7 @@ class Compiled:
         leaves, spec = tree_flatten((args, kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         for t in tensors:
-            if t._data is None or t.meta.device.type != "cpu":
+            if t._mq_data is None or t.meta.device.type != "cpu":
                 raise CompileError(
                     f"compiled functions take tensors with data on the cpu, got {t.meta}"
                 )
@@ -297,7 +297,7 @@ class _Program:
             return self._finished(self.forward(arrays), tensors)
         except BaseException:
             for t, array in given:
-                if t._data is None:
+                if t._mq_data is None:
                     lost(self.engine, t, array)
             raise
 
@@ -406,10 +406,10 @@ def _put_values(t: Tensor, array: Any, meta: TensorMeta) -> None:
                 ops.aten.resize_.default(t, [meta.storage_bytes // meta.itemsize])
             ops.aten.as_strided_.default(t, meta.shape, meta.strides, meta.offset)
     own_memory(t)
-    assert t._data is not None
+    assert t._mq_data is not None
     if t.is_conj() or t.is_neg():
         array = -array if t.is_neg() else np.conj(array)
-    np.copyto(t._data, array, casting="unsafe")
+    np.copyto(t._mq_data, array, casting="unsafe")
 
 
 def _like(fake: Tensor) -> Tensor:

@@ -166,7 +166,7 @@ def values_of(t: Tensor) -> np.ndarray[Any, Any]:
     up_to_date(t)
     if t.is_conj() or t.is_neg():
         t = t.detach().resolve_conj().resolve_neg()
-    values: np.ndarray[Any, Any] = t._data  # type: ignore[assignment]  # on the cpu, with data
+    values: np.ndarray[Any, Any] = t._mq_data  # type: ignore[assignment]  # on the cpu, with data
     return values
 
 

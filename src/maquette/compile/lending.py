@@ -59,7 +59,7 @@ def lend(engine: Engine, t: Tensor, array: Any) -> bool:
         if lazy is not None:
             lazy.forget(storage)
     Lent(values, engine.lender, array, t.meta).join(storage)
-    t._data = values
+    t._mq_data = values
     if not alone:
         storage.bytes_moved()
     return True
@@ -71,17 +71,17 @@ def release(t: Tensor) -> None:
     `lend` is then given an array as it was.
     """
     storage = t._storage
-    storage.data = storage.lazy_copies = t._data = None
+    storage.data = storage.lazy_copies = t._mq_data = None
 
 
 def lost(engine: Engine, t: Tensor, array: Any) -> None:
     """Show again what was released for a call that failed, if the memory is still there."""
     try:
         Lent(engine.taken(array), engine.lender, array, t.meta).join(t._storage)
-        t._data = t._storage.data
+        t._mq_data = t._storage.data
     except RuntimeError:
         why = "a compiled call failed after it had taken this tensor's memory; load it again"
-        t._data = NoArray(why)  # type: ignore[assignment]  # any use of it says so
+        t._mq_data = NoArray(why)  # type: ignore[assignment]  # any use of it says so
 
 
 def tensor_of(array: Array, meta: TensorMeta) -> Tensor:
@@ -124,7 +124,7 @@ def _read_only(values: Array) -> Array:
 
 def _shows_alone(t: Tensor) -> bool:
     """Whether no array but a tensor's own shows the memory of its storage."""
-    storage, data = t._storage, t._data
+    storage, data = t._storage, t._mq_data
     if storage.foreign or data.__class__ is not np.ndarray or storage.data is None:
         return False
     memory = storage.data
@@ -135,7 +135,7 @@ def _shows_alone(t: Tensor) -> bool:
         mine = (data is array) + (memory is array) + (owner is array)
         seen = (memory.base is array) + (data is not memory and data.base is array)
         # As an attribute or a base, as a name here, in what is looped over, and as its name.
-        attributes = (t._data is array) + (storage.data is array) + seen
+        attributes = (t._mq_data is array) + (storage.data is array) + seen
         if not held_only(array, attributes + mine + mine + 1):
             return False
     return True

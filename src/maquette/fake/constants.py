@@ -129,7 +129,7 @@ def run_on_real_constants(
     mode = tls.st.fake_mode
     if mode is None or not op.takes_numbers or not _device_is_real(params):
         return None
-    if any(t.fake_mode is not None or t._data is None for t in tensors_in(params)):
+    if any(t.fake_mode is not None or t._mq_data is None for t in tensors_in(params)):
         return None
     if _any_symbol(params):
         return None

@@ -357,7 +357,7 @@ def _tail(op: OpOverload, kinds: list[Return], inference: bool) -> str | None:
         return f"return [_view(p{source}, _v) for _v in _e.value]" if kind == "view" else None
     if kind == "written":
         return f"return p{source} if p{source}.meta is _e.meta else _slow(_ks, _PARAMS_)"
-    parts = [_storage_lines(kinds[0], inference), "_t._data = None", "_t._vc = None"]
+    parts = [_storage_lines(kinds[0], inference), "_t._mq_data = None", "_t._vc = None"]
     parts += ["_t._base = _t._ag = None", "_t.fake_mode = _m", "_t.constant = None", "return _t"]
     return "\n    ".join(["_t = _made(_Fake)", "_t.meta = _e.meta", *parts])
 

@@ -166,11 +166,11 @@ def translated(meta: TensorMeta, env: symbolic.ShapeEnv) -> TensorMeta:
 def remember_value(symbols: Symbols, t: Tensor, fake: FakeTensor) -> None:
     """The item of an input that is one plain number is a symbol with a hint (F48)."""
     mode = fake.fake_mode
-    if symbols.source is None or mode.export or t.fake_mode is not None or t._data is None:
+    if symbols.source is None or mode.export or t.fake_mode is not None or t._mq_data is None:
         return
     if t.meta.shape or t.meta.device.type != "cpu" or t.meta.dtype not in (int64, float64):
         return
-    value = t._data.item()
+    value = t._mq_data.item()
     if isinstance(value, float) and not math.isfinite(value):
         return
     env, item = symbols.env, symbolic.CallSource(symbolic.source_of(symbols.source), "item")

@@ -161,7 +161,7 @@ def make_fake(
     t.meta = meta
     t._keys = keys
     t._storage = storage
-    t._data = None
+    t._mq_data = None
     t._vc = None
     t._base = None
     t._ag = None

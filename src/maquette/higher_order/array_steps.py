@@ -61,7 +61,7 @@ class ArraySteps:
         self.carried, self.given = found[:carried], found[carried:]
         if any(not _same(m, t.meta) for m, t in zip(self.carried, operands)):
             raise Untraceable  # the carry changes
-        self.constants = [t._data for t in constants]
+        self.constants = [t._mq_data for t in constants]
         self.backend = backend_of("cpu")
         self._run = _written_out(program, traced.placeholders, carried, self.backend)
 
@@ -69,11 +69,11 @@ class ArraySteps:
         self, carry: Sequence[Tensor], rows: Sequence[Tensor], before: Sequence[Tensor]
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Go along the first dimension of ``rows``; ``before`` has the first step's outputs."""
-        length = len(rows[0]._data)  # type: ignore[arg-type]  # an array
+        length = len(rows[0]._mq_data)  # type: ignore[arg-type]  # an array
         outs = [np.empty((length + 1, *m.shape), m.dtype.numpy) for m in self.given]
         for out, t in zip(outs, before):
-            out[0] = t._data
-        arrays = [[t._data for t in carry], [*map(_slices, rows)], [*map(_places, outs)]]
+            out[0] = t._mq_data
+        arrays = [[t._mq_data for t in carry], [*map(_slices, rows)], [*map(_places, outs)]]
         try:
             last = run_kernel(self.backend.runner, self._run, self.constants, *arrays)
         except Exception as error:
@@ -86,7 +86,7 @@ class ArraySteps:
 
 def _slices(t: Tensor) -> Any:
     """The arrays along the first dimension; NumPy itself gives numbers where they have no other."""
-    array = t._data
+    array = t._mq_data
     assert array is not None
     return array if array.ndim > 1 else [array[i : i + 1].reshape(()) for i in range(len(array))]
 
@@ -197,7 +197,7 @@ def _is_plain(t: object) -> bool:
     return (
         isinstance(t, Tensor)
         and not t._class_bits
-        and t._data is not None
+        and t._mq_data is not None
         and _is_real(t.meta)
         and not t.is_neg()
         and not (t.requires_grad and tls.st.grad_enabled)

@@ -40,7 +40,7 @@ def _known(pred: Any) -> bool | None:
     if isinstance(pred, bool):
         return pred
     constant = getattr(pred, "constant", None)
-    return bool(constant._data) if isinstance(constant, Tensor) else None
+    return bool(constant._mq_data) if isinstance(constant, Tensor) else None
 
 
 __all__ = ["LONGEST", "trip_count"]

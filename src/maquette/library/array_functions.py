@@ -72,7 +72,7 @@ def on_arrays(function: Function) -> Function:
         given = list(_tensors((*args, *kwargs.values())))
         named = {name: _unwrapped(value) for name, value in kwargs.items()}
         result = function(*map(_unwrapped, args), **named)
-        arrays = [t._data for t in given if t._data is not None]
+        arrays = [t._mq_data for t in given if t._mq_data is not None]
         return _wrapped(result, arrays, given[0].meta.device if given else device("cpu"))
 
     on_tensors.__module__ = getattr(function, "__module__", on_tensors.__module__)
@@ -91,7 +91,7 @@ def _tensors(values: Sequence[object]) -> Sequence[Tensor]:
 
 def _unwrapped(value: object) -> object:
     if isinstance(value, Tensor):
-        return value._data
+        return value._mq_data
     return [_unwrapped(v) for v in value] if isinstance(value, (tuple, list)) else value
 
 

@@ -150,7 +150,7 @@ def _kernel(_ks, {", ".join(names)}):
     _t.meta = _e.meta
     _t._keys = {"_e.keys & _mask" if ks & K.INFERENCE else "_e.keys"}
     _t._storage = _s
-    _t._data = _r
+    _t._mq_data = _r
     _t._vc = None
     _t._base = None
     _t._ag = None
@@ -227,12 +227,12 @@ def _host_expression(name: str, op: OpOverload) -> str:
 def _array_expression(name: str, type_: str, takes_numbers: bool) -> str:
     if type_ == "Tensor":
         if takes_numbers:
-            return f"({name} if {name}.__class__ in _NUMBERS else {name}._data)"
-        return f"{name}._data"
+            return f"({name} if {name}.__class__ in _NUMBERS else {name}._mq_data)"
+        return f"{name}._mq_data"
     if type_ == "Tensor?":
-        return f"(None if {name} is None else {name}._data)"
+        return f"(None if {name} is None else {name}._mq_data)"
     if type_.startswith("Tensor"):
-        return f"[None if _t is None else _t._data for _t in {name}]"
+        return f"[None if _t is None else _t._mq_data for _t in {name}]"
     return name
 
 
@@ -243,7 +243,7 @@ def host_array(t: Tensor) -> Array:
     ``torch.zeros_like(meta_tensor, device="cpu")`` asks for sizes and dtype alone. What reads
     values refuses such a tensor in its shape rule.
     """
-    data = t._data
+    data = t._mq_data
     if data is None:
         return np.broadcast_to(np.zeros((), t.meta.dtype.numpy), t.meta.shape)
     if isinstance(data, np.ndarray):
@@ -260,7 +260,7 @@ def _array_of(p: object) -> object:
     if isinstance(p, Tensor):
         if p._storage in MOVED:
             up_to_date(p)  # maybe by this very call, which resized another argument
-        return p._data
+        return p._mq_data
     if p.__class__ is tuple and any(isinstance(i, Tensor) for i in p):
         return [_array_of(i) for i in p]
     return p
@@ -483,10 +483,10 @@ def device_of(values: Sequence[object], backend: Backend) -> device:
 
 
 def _write_back(target: object, array: object, backend: Backend) -> None:
-    if isinstance(target, Tensor) and target._data is not array:
+    if isinstance(target, Tensor) and target._mq_data is not array:
         home = backend_of(target.meta.device.type)
         host = backend.to_host(cast(Array, array))
-        home.copy_to(cast(Array, target._data), home.from_host(host, target.meta.device))
+        home.copy_to(cast(Array, target._mq_data), home.from_host(host, target.meta.device))
 
 
 def resize_outputs(
@@ -585,7 +585,7 @@ def run_as_on_page(tensors: Sequence[Tensor | None], operators: str) -> bool:
 def _is_plain(t: Tensor | None) -> bool:
     return t is None or (
         not t._class_bits
-        and t._data is not None
+        and t._mq_data is not None
         and t.meta.dtype in (float32, float64)
         and t.meta.device.type == "cpu"
         and not t.is_neg()

@@ -352,7 +352,7 @@ def _refuse_read_only(
     """Say so, where NumPy refused to write to a read-only array's memory (T50)."""
     for i in written:
         t = params[i]
-        data = t._data if isinstance(t, Tensor) else None
+        data = t._mq_data if isinstance(t, Tensor) else None
         if isinstance(data, np.ndarray) and not data.flags.writeable:
             raise RuntimeError(
                 f"{op._opname}: {cast(Tensor, t).meta} shares the memory of a read-only NumPy "

@@ -146,14 +146,14 @@ def _materialized(t: Tensor) -> Tensor:
     up_to_date(t)
     meta = t.meta.like()
     size = meta.storage_bytes
-    if t._data is None:
+    if t._mq_data is None:
         return _laid_over(UntypedStorage(size, meta.device), meta, t)
     backend = backend_of(meta.device.type)
     made = _laid_over(UntypedStorage(size, meta.device, backend.zeros(size, meta.device)), meta, t)
     xp = backend.namespace
-    values = xp.conj(t._data) if t.is_conj() else t._data
-    assert made._data is not None
-    backend.copy_to(made._data, xp.negative(values) if t.is_neg() else values)
+    values = xp.conj(t._mq_data) if t.is_conj() else t._mq_data
+    assert made._mq_data is not None
+    backend.copy_to(made._mq_data, xp.negative(values) if t.is_neg() else values)
     return made
 
 

@@ -111,7 +111,7 @@ def _exportable(t: Tensor) -> Array:
         reason = without_data(t)
     elif t.meta.layout is not strided:
         reason = f"its layout is {t.meta.layout}; only strided tensors can be exported"
-    elif t._data is None:
+    elif t._mq_data is None:
         reason = f"it is on {t.meta.device} and has no data"
     elif t.requires_grad:
         reason = "it requires gradient; use tensor.detach()"
@@ -119,8 +119,8 @@ def _exportable(t: Tensor) -> Array:
         reason = "its conjugate or negative bit is set; use tensor.resolve_conj().resolve_neg()"
     if reason is not None:
         raise BufferError(f"Can't export {t.meta} through DLPack: {reason}")
-    assert t._data is not None
-    return t._data
+    assert t._mq_data is not None
+    return t._mq_data
 
 
 def dlpack_device(self: Tensor) -> tuple[int, int]:
@@ -224,7 +224,7 @@ def to_device(self: Tensor, device: object, /, *, stream: object = None) -> Tens
 
 def cuda_array_interface(self: Tensor) -> dict[str, object]:
     """CUDA's array interface; AttributeError for a tensor without memory on such a device."""
-    found = getattr(self._data, "__cuda_array_interface__", None)
+    found = getattr(self._mq_data, "__cuda_array_interface__", None)
     if self.meta.device.type != "cuda" or found is None:
         raise AttributeError(
             f"Can't get __cuda_array_interface__ on {self.meta}: it has no memory on a CUDA device"

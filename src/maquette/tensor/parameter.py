@@ -59,7 +59,7 @@ def of_class(cls: type[T], plain: Tensor) -> T:
     made.meta = plain.meta
     made._keys = plain._keys | cls._class_bits
     made._storage = plain._storage
-    made._data = plain._data
+    made._mq_data = plain._mq_data
     made._vc = plain._vc
     made._base = None
     made._ag = None

@@ -247,7 +247,7 @@ def _elided(size: int, edge: int, part: Callable[[int], str], dots: str = "...")
 def array_of(t: Tensor) -> Array | None:
     """The values on the host, conjugate and negative bits resolved; None where there is no data."""
     up_to_date(t)
-    data = t._data
+    data = t._mq_data
     if t.fake_mode is not None or data is None:
         return None
     array: Array = backend_of(t.meta.device.type).to_host(data)

@@ -133,7 +133,7 @@ def _check_entry(key: object, value: object) -> None:
     check_can_save(value)
     if value.meta.layout is not strided or value.meta.dtype.name == "complex32":
         raise TypeError(f"save(): '{key}' is {value.meta}, which the format cannot hold")
-    if value.fake_mode is None and value._data is None:
+    if value.fake_mode is None and value._mq_data is None:
         raise TypeError(f"save(): '{key}' is {value.meta}, which has no data")
 
 

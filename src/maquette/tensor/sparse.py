@@ -160,7 +160,7 @@ def sparse_tensor(meta: TensorMeta, parts: Parts) -> Tensor:
     made.meta = meta
     made._keys = keys
     made._storage = SparseStorage(meta.device, parts)
-    made._data = None
+    made._mq_data = None
     made._vc = None
     made._base = None
     made._ag = None

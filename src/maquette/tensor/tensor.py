@@ -60,9 +60,9 @@ class Tensor(TensorHistory):
     # There is no __getattr__ and no metaclass: with either, CPython 3.11 reads every attribute, or
     # asks every isinstance, the long way (40 ns instead of 5, 100 instead of 35).
 
-    __slots__ = ("__dict__", "__weakref__", "_data")
+    __slots__ = ("__dict__", "__weakref__", "_mq_data")
 
-    _data: Array | None
+    _mq_data: Array | None
 
     fake_mode: object | None = None
     constant: Tensor | None = None
@@ -111,7 +111,7 @@ class Tensor(TensorHistory):
 
     def _alias(self) -> Tensor:
         """`alias`, as each class of tensors makes it."""
-        other = wrap(self.meta, self._storage, self._data, self._keys & NOT_INHERITED)
+        other = wrap(self.meta, self._storage, self._mq_data, self._keys & NOT_INHERITED)
         if self._keys & ADINPLACE:
             other._vc = self._version_counter()
         return other
@@ -286,13 +286,13 @@ class Tensor(TensorHistory):
             )
         if t.fake_mode is not None:
             raise RuntimeError(f"numpy(): {without_data(t)}")
-        if t._data is None or t.meta.device.type != "cpu":
+        if t._mq_data is None or t.meta.device.type != "cpu":
             raise TypeError(
                 f"can't convert {t.meta.device} device type tensor to numpy. Use Tensor.cpu() "
                 f"first."
             )
         t._storage.foreign = True  # the array would go on with memory that the tensor left
-        return t._data
+        return t._mq_data
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         array = self.numpy()
@@ -322,7 +322,7 @@ def wrap(meta: TensorMeta, storage: UntypedStorage, data: Array | None, keys: in
     t.meta = meta
     t._keys = keys
     t._storage = storage
-    t._data = data
+    t._mq_data = data
     t._vc = None
     t._base = None
     t._ag = None
@@ -345,7 +345,7 @@ def of_class(t: TensorBase, cls: type) -> object:
     if type(t) is not Tensor:
         return t
     made: Tensor = _new(cls)
-    for part in ("meta", "_storage", "_data", "_vc", "_base", "_ag"):
+    for part in ("meta", "_storage", "_mq_data", "_vc", "_base", "_ag"):
         setattr(made, part, getattr(t, part))
     made._keys = t._keys | made._class_bits
     return made
@@ -424,5 +424,5 @@ def adopt(t: Tensor, value: Tensor) -> None:
     keep = t._keys & (K.REQUIRES_GRAD | ADINPLACE | K.AUTOGRAD | type(t)._class_bits)
     t.meta = value.meta
     t._storage = value._storage
-    t._data = value._data
+    t._mq_data = value._mq_data
     t._keys = (value._keys & NOT_INHERITED) | keep

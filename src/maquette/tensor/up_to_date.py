@@ -88,7 +88,7 @@ def own_memory(t: Tensor) -> None:
         alone = held_only(t._storage, 1 + t._inside)
         copies.leave(t._storage)
         if alone:
-            t._data = array_over(t._storage, t.meta)
+            t._mq_data = array_over(t._storage, t.meta)
         else:
             t._storage.bytes_moved()
     _bring_up_to_date(t)
@@ -96,11 +96,11 @@ def own_memory(t: Tensor) -> None:
 
 def _bring_up_to_date(t: Tensor) -> None:
     storage = t._storage
-    if storage in MOVED and t._data is not None and not _lies_over(t._data, storage, t.meta):
+    if storage in MOVED and t._mq_data is not None and not _lies_over(t._mq_data, storage, t.meta):
         try:
-            t._data = array_over(storage, t.meta)
+            t._mq_data = array_over(storage, t.meta)
         except (RuntimeError, NotImplementedError) as error:
-            t._data = cast(Array, NoArray(str(error), type(error)))
+            t._mq_data = cast(Array, NoArray(str(error), type(error)))
     if t._base is not None:
         take_history(t)
 
@@ -136,7 +136,7 @@ def resize_storage(t: Tensor, nbytes: int) -> None:
 def relayout(t: Tensor, meta: TensorMeta) -> None:
     """Lay ``t`` anew over its own storage: what in-place views and resize_ do to the object."""
     t.meta = meta
-    t._data = None if t._storage.data is None else array_over(t._storage, meta)
+    t._mq_data = None if t._storage.data is None else array_over(t._storage, meta)
     keep = t._keys & (K.REQUIRES_GRAD | CONJUGATE | NEGATIVE | type(t)._class_bits | FAKE)
     counted = bool(t._keys & ADINPLACE)  # not so of an inference tensor, which stays one
     t._keys = (keys_for(meta) if counted else inference_keys(meta)) | keep

@@ -80,7 +80,7 @@ def written_out_call(op: OpOverload, otherwise: Boxed) -> Boxed:
         "    _d = _r.meta = _v.meta",
         "    _r._keys = _tracked_keys.get(_v._keys) or _wrapper_keys(_v)",
         "    _r._storage = _v._storage",
-        "    _r._data = _r._vc = _r._base = _r._ag = None",
+        "    _r._mq_data = _r._vc = _r._base = _r._ag = None",
         "    _r._value = _v",
         "    _r._interpreter = _level",
         "    _d = _d.dtype",

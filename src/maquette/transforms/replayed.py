@@ -99,7 +99,7 @@ def gradients_of_one(
     if known.run is None:
         return None
     found: list[Tensor] = []
-    arrays = known.run([t._data for t in operands])
+    arrays = known.run([t._mq_data for t in operands])
     for leaf, array, meta in zip(leaves, arrays, known.metas):
         if array is None:
             found.append(cast(Tensor, operators.zeros_like(cast(Wrapper, leaf)._value)))

@@ -250,7 +250,7 @@ def _made(cls: type[W], value: Tensor, meta: TensorMeta, keys: int, level: Inter
     t.meta = meta
     t._keys = keys
     t._storage = value._storage
-    t._data = t._vc = t._base = t._ag = None
+    t._mq_data = t._vc = t._base = t._ag = None
     t._value = value
     t._interpreter = level
     return t
@@ -262,7 +262,7 @@ def batched(value: Tensor, dim: int, level: Interpreter) -> BatchedTensor:
     t.meta = hidden(value.meta, dim)
     t._keys = _HIDING_KEYS.get(value._keys) or _keys(value, _HIDING_KEYS, _HIDING)
     t._storage = value._storage
-    t._data = t._vc = t._base = t._ag = None
+    t._mq_data = t._vc = t._base = t._ag = None
     t._value = value
     t._interpreter = level
     t._bdim = dim

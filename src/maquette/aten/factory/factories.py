@@ -520,6 +520,6 @@ def empty_out_explicit(size: Ints, memory_format: MemoryFormat | None, out: Tens
         lambda: "'memory_format' argument is incompatible with 'out' tensor argument",
     )
     made = out if out.meta.shape == size else out.resize_(size)
-    if Determinism.enabled and made._data is not None:
-        left_unset(made._data)
+    if Determinism.enabled and made._mq_data is not None:
+        left_unset(made._mq_data)
     return made

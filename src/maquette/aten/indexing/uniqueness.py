@@ -401,7 +401,7 @@ def one_hot_composite(self: Tensor, num_classes: int) -> Tensor:
         self.dtype is int64,
         lambda: f"one_hot is only applicable to index tensor of type LongTensor; got {self.meta}",
     )
-    if self._data is None:  # no classes to look at: compare with each class instead
+    if self._mq_data is None:  # no classes to look at: compare with each class instead
         if num_classes == -1:
             num_classes = int(self.max().item().real) + 1
         classes = arange(num_classes, dtype=int64, device=self.device)

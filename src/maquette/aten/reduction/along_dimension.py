@@ -322,7 +322,7 @@ def _check_quantile(name: str, self: Tensor, q: Tensor, interpolation: str) -> N
             f"nearest, but got {interpolation}"
         ),
     )
-    values = q._data
+    values = q._mq_data
     check(
         values is None or bool(((values >= 0) & (values <= 1)).all()),  # type: ignore[operator]  # floats
         lambda: f"{name}() q values must be in the range [0, 1]",

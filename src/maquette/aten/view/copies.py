@@ -516,7 +516,7 @@ def _number_of_data(op: OpOverload, ks: int) -> Callable[..., object]:
     """The kernel on data, without building a result: 3 us less an ``item()``."""
 
     def kernel(ks: int, self: Tensor) -> object:
-        data = self._data
+        data = self._mq_data
         if data is None or self.meta.numel != 1:
             _local_scalar_dense_shape(self.meta)
         assert data is not None

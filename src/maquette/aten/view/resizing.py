@@ -103,7 +103,7 @@ def _counting_changes(op: OpOverload, ks: int) -> Callable[..., object]:
 
 def _fill_new(t: Tensor, before: int) -> None:
     """Fill the elements that a storage of so many did not have, where programs ask for it."""
-    data = t._data
+    data = t._mq_data
     if isinstance(data, np.ndarray) and data.flags.c_contiguous and not t.meta.offset:
         left_unset(data.reshape(-1)[before:])
 

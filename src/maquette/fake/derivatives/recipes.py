@@ -142,7 +142,7 @@ def _object(t: str, meta: str) -> list[str]:
     return [
         f"{t} = _new(_Fake)",
         f"{t}.meta = {meta}",
-        f"{t}._data = {t}.constant = None",
+        f"{t}._mq_data = {t}.constant = None",
         f"{t}.fake_mode = _m",
     ]
 

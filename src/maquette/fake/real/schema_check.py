@@ -129,7 +129,7 @@ def _name(argument: Argument) -> str:
 
 def _copy(t: Tensor) -> Tensor | None:
     """The data; None where there is none."""
-    return None if t._data is None else cast(Tensor, t.detach().clone())
+    return None if t._mq_data is None else cast(Tensor, t.detach().clone())
 
 
 def _differs(t: Tensor, meta: Any, before: Tensor | None) -> bool:

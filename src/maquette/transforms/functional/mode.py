@@ -71,7 +71,7 @@ class FunctionalTensor(Tensor):
         t.meta = elem.meta
         t._keys = elem._keys & _SHOWN | PYTHON | SNAPSHOT
         t._storage = elem._storage
-        t._data = t._vc = t._base = t._ag = None
+        t._mq_data = t._vc = t._base = t._ag = None
         return t
 
     @classmethod

@@ -156,7 +156,7 @@ def _made(
     t = _new(FunctionalWrapper)
     t.meta = meta
     t._keys = value._keys & _SHOWN | owner.wrapper_bits
-    t._data = t._vc = t._base = t._ag = None
+    t._mq_data = t._vc = t._base = t._ag = None
     t._value = value
     t._interpreter = owner  # type: ignore[assignment]  # the key's owner is no interpreter
     t._storage = storage
