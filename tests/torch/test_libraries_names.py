@@ -274,3 +274,17 @@ def test_draws_of_given_means_are_made_under_a_default_device_too():
 
 def test_futures_are_of_the_class_that_programs_ask_for():
     assert isinstance(torch.futures.Future(), torch.Future)
+
+
+@pytest.mark.parametrize("name", ["copy", "fill", "zero"])
+def test_tensors_have_no_methods_by_which_programs_know_arrays(name):
+    assert not hasattr(torch.ones(1), name)
+
+
+def test_types_of_sparse_tensors_construct_and_are_asked_for():
+    rows = torch.tensor([[0, 1], [2, 0]])
+    made = torch.sparse.FloatTensor(rows, torch.tensor([3.0, 4.0]), torch.Size([2, 3]))
+    assert made.to_dense().tolist() == [[0.0, 0.0, 3.0], [4.0, 0.0, 0.0]]
+    assert isinstance(made, torch.sparse.FloatTensor)
+    assert not isinstance(made, torch.sparse.DoubleTensor)
+    assert torch.sparse.LongTensor(2, 3)._nnz() == 0

@@ -435,6 +435,8 @@ def _several_outs(kwargs: dict[str, object], written: dict[int, list[str]]) -> d
 # Operators whose function PyTorch has elsewhere, or does not have.
 _ELSEWHERE = ("linalg_", "fft_", "special_")
 _NO_FUNCTIONS = frozenset(("zero", "copy", "unique_dim", "_foreach_zero", "_foreach_copy"))
+# What is in place as a method alone. Programs tell arrays from tensors by ``hasattr(x, "copy")``.
+_NO_METHODS = frozenset(("copy", "fill", "zero"))
 
 
 def function_names() -> list[str]:
@@ -478,6 +480,8 @@ def method_face(name: str) -> Face:
 
 def gives_method(packet: OpOverloadPacket) -> bool:
     """Whether some overload begins with ``self``; told by the text, for schemas are parsed late."""
+    if packet.__name__ in _NO_METHODS:
+        return False
     for overload in packet._overloads.values():
         kind, found, _ = overload._schema_text.partition("(")[2].partition(" self")
         if found and (kind == "Tensor" or (kind.startswith("Tensor(") and kind.endswith(")"))):

@@ -66,7 +66,7 @@ class State:
             if type(optimizer).step is not Optimizer.step:
                 continue  # a step of the program's own may read them
             for group in optimizer.param_groups:
-                for key in optimizer._as_tensors:
+                for key in optimizer._mq_as_tensors:
                     found += _numbers_of(group, key)
         return found
 
@@ -120,7 +120,7 @@ class State:
                 copied = type(state)(getattr(state, "default_factory", None))  # a defaultdict
                 copied.update({p: dict(v) for p, v in state.items()})
                 optimizer.state = copied
-                reads_none = bool(optimizer._as_tensors)  # so nor from its counters of steps
+                reads_none = bool(optimizer._mq_as_tensors)  # so nor from its counters of steps
                 for group in optimizer.param_groups if reads_none else ():
                     group.update(capturable=True, foreach=False, fused=False)
             for number, value in zip(self.numbers(), numbers, strict=True):

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from maquette.api.creation import legacy
+from maquette.api.sparse_functions import sparse_coo_tensor
 from maquette.core import dtype as kinds
 from maquette.core.dtype import dtype
+from maquette.core.layout import layout, sparse_coo, strided
 from maquette.tensor.tensor import Tensor
 
 
@@ -12,6 +17,7 @@ class TensorType(type):
     """The type of tensors of one dtype on cpu: `isinstance` asks a tensor for both."""
 
     dtype: dtype
+    layout: layout = strided
 
     def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, object]) -> TensorType:
         """TypeError for a class derived from one of these: derive from `torch.Tensor`."""
@@ -23,14 +29,32 @@ class TensorType(type):
     def __instancecheck__(cls, instance: object) -> bool:
         if not isinstance(instance, Tensor):
             return False
-        return instance.dtype is cls.dtype and instance.device.type == "cpu"
+        same = instance.dtype is cls.dtype and instance.layout is cls.layout
+        return same and instance.device.type == "cpu"
 
     def __call__(cls, *args: object, **kwargs: object) -> Tensor:
         """A tensor of this dtype: of data, or of sizes and uninitialised."""
         return legacy(cls.dtype, args, kwargs)
 
     def __repr__(cls) -> str:
-        return f"<class 'torch.{cls.__name__}'>"
+        return f"<class '{cls.__module__}.{cls.__name__}'>"
+
+
+class SparseTensorType(TensorType):
+    """`torch.sparse.FloatTensor` and its like: the types of COO tensors of one dtype on cpu."""
+
+    is_sparse = True
+    layout = sparse_coo
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Tensor:
+        """A COO tensor of indices, values and maybe sizes; of sizes alone, without elements.
+
+        Values keep their own dtype, as in PyTorch.
+        """
+        if args and isinstance(args[0], Tensor):
+            return sparse_coo_tensor(*args, **kwargs)
+        sizes = args[0] if args and isinstance(args[0], Sequence) else args or (0,)
+        return sparse_coo_tensor(size=tuple(sizes), dtype=cls.dtype, **kwargs)
 
 
 def _type(name: str, kind: dtype) -> TensorType:
@@ -47,3 +71,9 @@ ShortTensor = _type("ShortTensor", kinds.int16)
 IntTensor = _type("IntTensor", kinds.int32)
 LongTensor = _type("LongTensor", kinds.int64)
 BoolTensor = _type("BoolTensor", kinds.bool_)
+
+
+def sparse_type(dense: TensorType) -> SparseTensorType:
+    """The type of COO tensors beside a type of dense ones."""
+    members = {"dtype": dense.dtype, "__module__": "torch.sparse"}
+    return SparseTensorType(dense.__name__, (), members)

@@ -82,7 +82,7 @@ def _recorded(cls: Cls, level: GradInterpreter, args: Args) -> Any:
     ctx.needs_input_grad = tuple([isinstance(a, Tensor) and a.requires_grad for a in inputs])
     node: CustomNode | None = None
     if tls.st.grad_enabled and any(ctx.needs_input_grad):
-        node = _node_class(cls)(ctx, cls._backward(), inputs, [False] * len(inputs))
+        node = _node_class(cls)(ctx, cls._mq_backward(), inputs, [False] * len(inputs))
     values = _values(inputs, level)
     with level.lower():
         output = cls.apply(*values)
@@ -219,7 +219,7 @@ def _generated(cls: Cls, in_dims: Any, info: VmapInfo) -> tuple[Cls, list[Any]]:
             def part(saved: Any, *given: Any) -> Any:
                 inner = ctx._inner  # type: ignore[attr-defined]
                 inner._saved = saved
-                return cls._backward()(inner, *given)
+                return cls._mq_backward()(inner, *given)
 
             found, dims = at_new_level(
                 part, (saved_dims[0], *given_dims), (ctx.saved_tensors, *grads)

@@ -126,10 +126,23 @@ class _Segments:
                 yield row, number, slice(self.starts[row, number], self.ends[row, number])
 
 
-_STARTS = {"sum": 0.0, "mean": 0.0, "prod": 1.0} | dict.fromkeys(("max", "amax"), -np.inf)
-_STARTS |= dict.fromkeys(("min", "amin"), np.inf)
-_UFUNCS = {"sum": np.add, "prod": np.multiply} | dict.fromkeys(("max", "amax"), np.maximum)
-_UFUNCS |= dict.fromkeys(("min", "amin"), np.minimum)
+_STARTS = {
+    "sum": 0.0,
+    "mean": 0.0,
+    "prod": 1.0,
+    "max": -np.inf,
+    "amax": -np.inf,
+    "min": np.inf,
+    "amin": np.inf,
+}
+_UFUNCS: dict[str, np.ufunc] = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "amax": np.maximum,
+    "min": np.minimum,
+    "amin": np.minimum,
+}
 
 
 def _reduced(part: Array, reduce: str, initial: Number | None) -> Array:

@@ -154,9 +154,7 @@ _NAMES = {
     "nn": {"use torch.nn.CrossEntropyLoss": "LinearCrossEntropyLoss CrossMapLRN2d"},
     "profiler": {_PLAN: "ExecutionTraceObserver itt"},
     "sparse": {
-        "use a dense or a COO tensor": "BFloat16Tensor ByteTensor CharTensor "
-        "DoubleTensor FloatTensor HalfTensor IntTensor LongTensor ShortTensor "
-        "SparseSemiStructuredTensor as_sparse_gradcheck "
+        "use a dense or a COO tensor": "SparseSemiStructuredTensor as_sparse_gradcheck "
         "SparseSemiStructuredTensorCUSPARSELT SparseSemiStructuredTensorCUTLASS "
         "to_sparse_semi_structured"
     },

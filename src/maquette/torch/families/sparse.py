@@ -10,6 +10,7 @@ from maquette.api.sparse_functions import (
     spdiags,
     sum,
 )
+from maquette.torch import tensor_types
 from maquette.torch.face.forwarding import forward
 
 __all__ = [
@@ -22,5 +23,15 @@ __all__ = [
     "spdiags",
     "sum",
 ]
+
+BFloat16Tensor = tensor_types.sparse_type(tensor_types.BFloat16Tensor)
+ByteTensor = tensor_types.sparse_type(tensor_types.ByteTensor)
+CharTensor = tensor_types.sparse_type(tensor_types.CharTensor)
+DoubleTensor = tensor_types.sparse_type(tensor_types.DoubleTensor)
+FloatTensor = tensor_types.sparse_type(tensor_types.FloatTensor)
+HalfTensor = tensor_types.sparse_type(tensor_types.HalfTensor)
+IntTensor = tensor_types.sparse_type(tensor_types.IntTensor)
+LongTensor = tensor_types.sparse_type(tensor_types.LongTensor)
+ShortTensor = tensor_types.sparse_type(tensor_types.ShortTensor)
 
 __getattr__ = forward(__name__)
