@@ -93,7 +93,7 @@ class Traversal(Members):
             yield name, attributes[name]
 
     def _mq_tensors_below(self, kind: str) -> Iterator[Any]:
-        """`_mq_named_tensors` without the names, in half the time: a training step walks the tree."""
+        """The tensors without names, in half the time: a training step walks the tree."""
         seen: set[int] = set()
         memo: set[Module] = set()
         own = Traversal.named_modules
