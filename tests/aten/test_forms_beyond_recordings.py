@@ -158,3 +158,10 @@ def test_what_writes_the_tensors_of_a_list_gives_the_list() -> None:
     listed = [mq.ones(2)]
     assert torch._foreach_add_(listed, 1) is listed
     assert torch.ops.aten._foreach_add_(listed, 1) is None
+
+
+@pytest.mark.parametrize("p", [1, -1, float("inf"), "fro", "nuc"])
+def test_singular_matrices_have_no_finite_condition(p: object) -> None:
+    found = torch.linalg.cond(mq.stack([mq.eye(2), mq.ones(2, 2), mq.zeros(2, 2)]), p)
+    assert found[1:].tolist() == [float("inf")] * 2
+    assert bool(found[0].isfinite())

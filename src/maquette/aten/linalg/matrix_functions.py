@@ -249,10 +249,13 @@ def cond_composite(self: Tensor, p: Number | None) -> Tensor:
 
 
 def _norm_and_inverses(self: Tensor, p: Number | str) -> Tensor:
-    inverted = aten.linalg_inv_ex(self)[0]
-    return matrix_norm(self, p, (-2, -1), False, None) * matrix_norm(
+    inverted, info = aten.linalg_inv_ex(self)
+    singular = info.gt(0)
+    inverted = inverted.masked_fill(singular.unsqueeze(-1).unsqueeze(-1), 0.0)
+    product = matrix_norm(self, p, (-2, -1), False, None) * matrix_norm(
         inverted, p, (-2, -1), False, None
     )
+    return product.masked_fill(singular, math.inf)
 
 
 linalg_cond_out.composite(lambda self, p, out: write_out(out, cond_composite(self, p)))
