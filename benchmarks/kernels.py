@@ -55,6 +55,10 @@ volume, volume_kernel = T.randn(2, 8, 24, 24, 24), T.randn(16, 8, 3, 3, 3)
 wide_kernel, points = T.randn(32, 16, 4, 4), T.randn(512, 64)
 places, matrices = T.rand(8, 56, 56, 2) * 2 - 1, T.randn(500, 8, 8) + 4 * T.eye(8)
 counts, bags = T.randint(0, 3, (1_000,)), T.arange(0, 4_096, 8)
+image16, kernel16 = image.bfloat16(), kernel.bfloat16()
+column, row = T.randn(2, 1_000)
+packed = T.nn.utils.rnn.pack_padded_sequence(sequence, T.arange(64, 0, -4))
+projected = T.nn.LSTM(128, 128, proj_size=64)
 F = T.nn.functional
 """
 
@@ -232,6 +236,23 @@ STATEMENTS = {
     "cross_entropy, trained": "_train(F.cross_entropy, x, classes)",
     "LSTM, trained": "_train(lambda t: lstm(t)[0], sequence)",
     "depthwise, trained": "_train(F.conv2d, image, depthwise, None, 1, 1, 1, 32)",
+    "conv2d, bfloat16": "F.conv2d(image16, kernel16, padding=1)",
+    "conv2d, bfloat16, trained": "_train(F.conv2d, image16, kernel16)",
+    "conv2d, both gradients": "_gradients(F.conv2d, image, kernel)",
+    "conv3d, both gradients": "_gradients(F.conv3d, volume, volume_kernel)",
+    "depthwise, strided": "F.conv2d(image, depthwise, stride=2, padding=1, groups=32)",
+    "depthwise, both gradients": "_gradients(F.conv2d, image, depthwise, None, 1, 1, 1, 32)",
+    "pad, reflect": "F.pad(image, (3, 3, 3, 3), mode='reflect')",
+    "embedding_bag, max": "F.embedding_bag(rows, table, bags, mode='max')",
+    "adaptive_avg_pool, trained": "_train(F.adaptive_avg_pool2d, image, 7)",
+    "adaptive_max_pool, trained": "_train(F.adaptive_max_pool2d, image, 7)",
+    "max_pool1d, trained": "_train(F.max_pool1d, line, 3)",
+    "outer": "T.outer(column, row)",
+    "addr": "T.addr(x, column, row)",
+    "cdist, p=1": "T.cdist(points, points, p=1.0)",
+    "remainder": "T.remainder(x, positive)",
+    "LSTM, packed": "lstm(packed)",
+    "LSTM, projected": "projected(sequence)",
     "tiny GPT, a step": "_gpt()",
     "small CNN, a step": "_cnn()",
 }
@@ -242,6 +263,12 @@ def _train(function, x, *rest):
     leaf = x.detach().requires_grad_()
     function(leaf, *rest).sum().backward()
     return leaf.grad
+
+
+def _gradients(function, *given):
+    x, weight = (t.detach().requires_grad_() for t in given[:2])
+    function(x, weight, *given[2:]).sum().backward()
+    return x.grad, weight.grad
 
 
 class _Block(T.nn.Module):

@@ -48,11 +48,20 @@ def test_convolution_is_its_definition(
     np.testing.assert_allclose(out.numpy(), expected, atol=1e-12)
 
 
-def test_convolution_a_few_samples_at_a_time_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, w = tensor(5, 4, 6, 6), tensor(6, 4, 3, 3)
-    whole = aten.conv2d(x, w).numpy()
-    monkeypatch.setattr("maquette.aten.nn.conv.convolution._COLUMNS_AT_ONCE", 1)
-    np.testing.assert_allclose(aten.conv2d(x, w).numpy(), whole)
+@pytest.mark.parametrize("most", [1, 500, 2500])
+def test_convolution_a_few_columns_at_a_time_is_the_same(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, w = tensor(5, 4, 6, 6).requires_grad_(), tensor(6, 4, 3, 3).requires_grad_()
+
+    def run() -> list[np.ndarray]:
+        out = aten.conv2d(x, w, None, [1], [1])
+        return [t.detach().numpy() for t in (out, *mq.autograd.grad((out * out).sum(), (x, w)))]
+
+    whole = run()
+    monkeypatch.setattr("maquette.aten.nn.conv.convolution_maps._COLUMNS_IN_CACHE", most)
+    for found, expected in zip(run(), whole, strict=True):
+        np.testing.assert_allclose(found, expected)
 
 
 @pytest.mark.parametrize(

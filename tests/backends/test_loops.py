@@ -171,16 +171,37 @@ def test_positions_drawn_by_weights_are_the_plain_ones(plainly: Plainly) -> None
     np.testing.assert_array_equal(arrays(run())[0], arrays(plainly(run))[0])
 
 
-@pytest.mark.parametrize("geometry", [(3, 1, 1, 1), ((3, 2), 1, (2, 0), (2, 3)), (2, 1, 5, 1)])
+@pytest.mark.parametrize(
+    ("stride", "padding", "dilation"),
+    [(1, 1, 1), (1, (2, 0), (2, 3)), (1, 5, 1), (2, 1, 1), ((3, 2), (0, 4), (1, 2)), (4, 2, 3)],
+    ids=str,
+)
 @pytest.mark.parametrize("kernels", [1, 2])
-def test_depthwise_convolutions_agree(
-    geometry: tuple[object, ...], kernels: int, plainly: Plainly
+def test_depthwise_convolutions_and_their_gradients_agree(
+    stride: object, padding: object, dilation: object, kernels: int, plainly: Plainly
 ) -> None:
     torch.manual_seed(9)
-    conv = torch.nn.Conv2d(16, 16 * kernels, *geometry, groups=16)
-    x = torch.randn(3, 16, 30, 29)
-    found, expected = arrays(conv(x))[0], arrays(plainly(lambda: conv(x)))[0]
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    x, weight = torch.randn(3, 16, 61, 59), torch.randn(16 * kernels, 1, 3, 2)
+    run = trained(lambda x, w: F.conv2d(x, w, None, stride, padding, dilation, 16), x, weight)
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-4)
+
+
+def test_depthwise_convolutions_of_lines_agree(plainly: Plainly) -> None:
+    torch.manual_seed(9)
+    x, weight = torch.randn(3, 16, 801), torch.randn(16, 1, 4)
+    run = trained(lambda x, w: F.conv1d(x, w, None, 2, 3, 1, 16), x, weight)
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-4)
+
+
+@pytest.mark.parametrize("spoiled", ["x", "weight"])
+def test_infinity_stays_where_a_depthwise_window_meets_it(spoiled: str, plainly: Plainly) -> None:
+    x, weight = torch.ones(3, 16, 41, 39), torch.ones(16, 1, 3, 3)
+    (x if spoiled == "x" else weight).select(0, 1).select(0, 0)[0, -1] = torch.inf
+    run = trained(lambda x, w: F.conv2d(x, w, None, groups=16), x, weight)
+    for found, expected in zip(arrays(run())[1:], arrays(plainly(run))[1:], strict=True):
+        np.testing.assert_array_equal(np.isfinite(found), np.isfinite(expected))
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.int64])

@@ -318,17 +318,16 @@ def fmod(xp: ModuleType, a: Array, b: Array) -> Array:
 
 
 def remainder(xp: ModuleType, a: Array, b: Array) -> Array:
-    """``xp.remainder(a, b)``, of the divisor's sign, from the exact `fmod` (80 to 5 ms)."""
-    if xp is not np or a.dtype.kind != "f" or max(a.size, b.size) < SMALL:
+    """``a - floor(a / b) * b`` from the exact `fmod` (80 to 5 ms); zero has the sign of ``a``."""
+    if xp is not np or a.dtype.kind != "f":
         found: Array = xp.remainder(a, b)
         return found
     loops = loops_of_pairs(xp, a, b)
     if loops is not None:
         looped: Array = loops.remainder(a, b)
         return looped
-    rest: Array = np.fmod(a, b)
+    rest = np.asarray(np.fmod(a, b))
     np.add(rest, b, out=rest, where=(rest != 0) & ((rest < 0) != (b < 0)))
-    np.copysign(rest, b, out=rest, where=rest == 0)
     return rest
 
 
@@ -376,10 +375,10 @@ ERF_BELOW = (
 
 def erf(xp: ModuleType, x: Array) -> Array:
     """The error function; float32 by a quotient of polynomials (20 to 3.3 ms)."""
+    loops = loops_of_floats(xp, x)
     if xp is not np or x.dtype != np.float32:
-        found: Array = backend_for(xp).special.erf(x)
+        found: Array = backend_for(xp).special.erf(x) if loops is None else loops.erf_of_doubles(x)
         return found
-    loops = loops_for(xp, x)
     if loops is not None:
         by_loop: Array = loops.erf(x)
         return by_loop
@@ -395,6 +394,13 @@ def erf(xp: ModuleType, x: Array) -> Array:
         y /= _polynomial(ERF_BELOW, t, s)
         np.clip(y, -1, 1, out=y)
     return out
+
+
+def erfc(xp: ModuleType, x: Array) -> Array:
+    """One minus the error function (16 to 1.2 ms)."""
+    loops = loops_of_floats(xp, x)
+    found: Array = backend_for(xp).special.erfc(x) if loops is None else loops.erfc(x)
+    return found
 
 
 def _polynomial(coefficients: tuple[np.float32, ...], t: Array, out: Array) -> Array:

@@ -16,6 +16,7 @@ import numpy as np
 from maquette.aten.common.elementary_functions import elementary
 from maquette.aten.common.formula_helpers import conj, minus, plus, times
 from maquette.aten.common.large_arrays import erf as error_function
+from maquette.aten.common.large_arrays import erfc as complementary_error_function
 from maquette.aten.common.large_arrays import loops_for, loops_of_floats
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
@@ -269,7 +270,8 @@ _ROOT_PI = math.sqrt(math.pi)
 erf = unary("erf", error_function, takes=REAL_FLOATS, tags=CORE_POINTWISE)
 erf.derivative(self=lambda grad, self: times(exp(-self.pow(2)), 2 / _ROOT_PI) * grad)
 erf.describe("The error function.")
-erfc = special_function("erfc", lambda grad, self: times(exp(-self.pow(2)), -2 / _ROOT_PI) * grad)
+erfc = unary("erfc", complementary_error_function, takes=REAL_FLOATS, tags=POINTWISE)
+erfc.derivative(self=lambda grad, self: times(exp(-self.pow(2)), -2 / _ROOT_PI) * grad)
 erfc.describe("One minus the error function, exact where that is small.")
 
 

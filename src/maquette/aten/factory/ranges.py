@@ -167,10 +167,9 @@ def _spaced(xp: ModuleType, start: Number, end: Number, steps: int, kind: DType)
     if steps <= 1:
         return xp.full((steps,), first, work)
     step = (last - first) / xp.asarray(steps - 1, work)
-    index = xp.arange(steps)
-    low = first + step * index.astype(work)
-    high = last - step * (steps - 1 - index).astype(work)
-    spaced: Array = xp.where(index < steps // 2, low, high)
+    half = steps // 2
+    index = xp.arange(steps - half).astype(work)
+    spaced: Array = xp.concatenate([first + step * index[:half], last - step * index[::-1]])
     return spaced
 
 

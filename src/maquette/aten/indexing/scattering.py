@@ -136,7 +136,7 @@ def reduce_into(
 
     The result is the array to go on with.
     """
-    work = target.astype(accumulation(xp, target))
+    work = target.astype(accumulation(xp, target), copy=False)
     given = values.astype(work.dtype, copy=False)
     if not include_self:
         work = assigned_at(xp, work, at, _start(xp, reduce, work))
@@ -148,7 +148,9 @@ def reduce_into(
         work = _met(xp, "maximum" if reduce == "amax" else "minimum", work, at, given)
     if reduce == "mean":
         work = _averaged(xp, work, at, include_self=include_self)
-    return assigned_at(xp, target, ..., work.astype(target.dtype))
+    if work is target:  # written in place
+        return target
+    return assigned_at(xp, target, ..., work.astype(target.dtype, copy=False))
 
 
 def _met(xp: ModuleType, name: str, work: Array, at: tuple[Array, ...], given: Array) -> Array:

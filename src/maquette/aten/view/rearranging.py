@@ -13,6 +13,7 @@ from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array, wrap_existing_dim
 from maquette.aten.common.batching_forms import along, leading, rank_of, sized, to_front, wrapped
 from maquette.aten.common.fresh_writes import zeros_beside
+from maquette.aten.common.large_arrays import loops_of_places
 from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import Number, result_dtype
 from maquette.core.broadcast import wrap_dims
@@ -43,8 +44,13 @@ def flip_shape(self: TensorMeta, dims: Ints) -> TensorMeta:
 @flip.kernel
 def flip_kernel(xp: ModuleType, self: Array, dims: Ints) -> Array:
     axes = wrap_dims(dims, self.ndim) if self.ndim else ()
-    flipped: Array = xp.flip(self, axes)
-    return flipped
+    last = self.ndim - 1
+    loops = loops_of_places(xp, self.size, self) if last in axes else None
+    if loops is None or not self.flags.c_contiguous:
+        flipped: Array = xp.flip(self, axes)
+        return flipped
+    turned: Array = loops.reversed_rows(self)
+    return xp.flip(turned, [axis for axis in axes if axis != last])
 
 
 flip.linear(self=lambda grad, dims: grad.flip(dims))

@@ -9,6 +9,11 @@ in the user's cache directory where that cannot be written (NUMBA_CACHE_DIR choo
 """
 
 from maquette.backends.loops.attention import attend, attend_backward
+from maquette.backends.loops.channel_convolution import (
+    channel_products,
+    channel_spread,
+    channel_sums,
+)
 from maquette.backends.loops.conversions import (
     converted,
     of_halves,
@@ -21,6 +26,7 @@ from maquette.backends.loops.elementwise import (
     silu_backward,
     threshold_backward,
 )
+from maquette.backends.loops.error_function import erf_of_doubles, erfc
 from maquette.backends.loops.lapack import for_each
 from maquette.backends.loops.lines import (
     row_products,
@@ -51,6 +57,7 @@ from maquette.backends.loops.pieces import (
     leaky_channels,
     leaky_relu,
     nan_to_num,
+    outer_sum,
     sign,
     smooth_l1,
     softshrink,
@@ -59,7 +66,10 @@ from maquette.backends.loops.pieces import (
 from maquette.backends.loops.positions import (
     add_rows,
     add_to_rows,
+    bag_maxima,
+    bag_sums,
     drawn_positions,
+    reversed_rows,
     running_extreme,
     swapped_in_turn,
     taken_from_rows,
@@ -101,7 +111,7 @@ from maquette.backends.loops.softmax import (
 )
 from maquette.backends.loops.windows import (
     add_windows,
-    channel_products,
+    line_maxima,
     resampled,
     window_maxima,
 )
@@ -145,6 +155,7 @@ __all__ = [
     "leaky_channels",
     "leaky_relu",
     "nan_to_num",
+    "outer_sum",
     "sign",
     "smooth_l1",
     "softshrink",
@@ -154,7 +165,12 @@ __all__ = [
     "add_to_rows",
     "add_windows",
     "channel_products",
+    "channel_spread",
+    "channel_sums",
     "window_maxima",
+    "bag_maxima",
+    "bag_sums",
+    "reversed_rows",
     "attend",
     "attend_backward",
     "channel_gradients",
@@ -162,8 +178,11 @@ __all__ = [
     "converted",
     "drawn_positions",
     "erf",
+    "erf_of_doubles",
+    "erfc",
     "gelu",
     "gelu_backward",
+    "line_maxima",
     "log_softmax_rows",
     "logistic",
     "normal_blocks",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numba
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba.extending import intrinsic, overload, register_jitable
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -108,3 +108,29 @@ def called_at(context: Any, address: Any, i: Any, arguments: Any, steps: Any) ->
         return context.get_dummy_value()
 
     return numba.void(numba.int64, numba.int64, arguments, steps), written
+
+
+# --- float16, which Numba has no type for ------------------------------------------------------
+
+converts_halves = any(binding.get_host_cpu_features().get(f) for f in ("f16c", "fullfp16"))
+"""Whether the processor converts float16; where not, the two functions below cannot be compiled."""
+
+
+@intrinsic
+def single_of_half(typing: Any, bits: Any) -> Any:
+    """The float32 that equals a float16, given by its 16 bits."""
+
+    def made(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
+
+    return numba.float32(numba.uint16), made
+
+
+@intrinsic
+def half_of_single(typing: Any, value: Any) -> Any:
+    """The 16 bits of the float16 that a float32 is rounded to, ties to even."""
+
+    def made(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(builder.fptrunc(args[0], ir.HalfType()), ir.IntType(16))
+
+    return numba.uint16(numba.float32), made

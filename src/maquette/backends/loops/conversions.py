@@ -1,17 +1,26 @@
-"""Conversions between float32 and the floats of 16 bits, by their bits: NumPy's, 20 times as fast.
+"""Conversions between float32 and the floats of 16 bits: NumPy's, 20 times as fast.
+
+float16 is converted by the processor where it can (10⁶ to float16: 0.18 to 0.07 ms), else by bits.
 
 Numbers are rounded to the nearest, ties to even; NaN stays NaN, of its sign.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from maquette.backends.loops.compiler import compiled
+from maquette.backends.loops.compiler import (
+    compiled,
+    converts_halves,
+    half_of_single,
+    inlined,
+    single_of_half,
+)
 from maquette.backends.loops.elementwise import flat
 
 Array = npt.NDArray[Any]
@@ -28,46 +37,76 @@ _SHIFTER_BITS = _U(0x3F000000)
 _REBIAS = _U(0xC8000FFF)  # (15 - 127) << 23 and all but half of what is cut off
 
 
+# --- one number ----------------------------------------------------------------------------
+
+
+@inlined
+def _single_of_half_bits(bits: Any) -> Any:
+    given = _U(bits)
+    size = _U((given & _REST) << _U(13))
+    number = np.float32(size.view(np.float32) * _HALF_SCALE).view(np.uint32)
+    number = (size | _INFINITY) if (given & _HALF_INFINITY) == _HALF_INFINITY else number
+    return _U(number | _U((given & _SIGN) << _U(16))).view(np.float32)
+
+
+@inlined
+def _half_of_single_bits(value: Any) -> Any:
+    bits = np.float32(value).view(np.uint32)
+    sign = _U(_U(bits >> _U(16)) & _SIGN)
+    size = _U(bits & _U(0x7FFFFFFF))
+    odd = _U(_U(size >> _U(13)) & _U(1))
+    shifted = np.float32(size.view(np.float32) + _SHIFTER).view(np.uint32)
+    small = _U(shifted - _SHIFTER_BITS)
+    normal = _U(_U(size + _REBIAS + odd) >> _U(13))
+    quiet = _U(_U(0x7E00) | _U(_U(size >> _U(13)) & _U(0x3FF)))
+    large = quiet if size > _INFINITY else _HALF_INFINITY
+    found = small if size < _NORMAL else normal
+    found = large if size >= _TOO_LARGE else found
+    return np.uint16(_U(found | sign))
+
+
+@inlined
+def _single_of_bfloat(bits: Any) -> Any:
+    return _U(_U(bits) << _U(16)).view(np.float32)
+
+
+@inlined
+def _bfloat_of_single(value: Any) -> Any:
+    given = np.float32(value).view(np.uint32)
+    odd = _U(_U(given >> _U(16)) & _U(1))
+    rounded = _U(_U(given + _REST + odd) >> _U(16))
+    quiet = _U(_U(_U(given >> _U(16)) & _SIGN) | _U(0x7FC0))
+    return np.uint16(quiet if _U(given & _U(0x7FFFFFFF)) > _INFINITY else rounded)
+
+
+_of_half = single_of_half if converts_halves else _single_of_half_bits
+_to_half = half_of_single if converts_halves else _half_of_single_bits
+
+# --- arrays --------------------------------------------------------------------------------
+
+
 @compiled
 def _widen_half(bits: Array, out: Array) -> None:
     for i in range(bits.size):
-        given = _U(bits[i])
-        size = _U((given & _REST) << _U(13))
-        number = np.float32(size.view(np.float32) * _HALF_SCALE).view(np.uint32)
-        number = (size | _INFINITY) if (given & _HALF_INFINITY) == _HALF_INFINITY else number
-        out[i] = number | _U((given & _SIGN) << _U(16))
+        out[i] = _of_half(bits[i])
 
 
 @compiled
-def _narrow_half(bits: Array, out: Array) -> None:
-    for i in range(bits.size):
-        sign = _U(_U(bits[i] >> _U(16)) & _SIGN)
-        size = _U(bits[i] & _U(0x7FFFFFFF))
-        odd = _U(_U(size >> _U(13)) & _U(1))
-        shifted = np.float32(size.view(np.float32) + _SHIFTER).view(np.uint32)
-        small = _U(shifted - _SHIFTER_BITS)
-        normal = _U(_U(size + _REBIAS + odd) >> _U(13))
-        quiet = _U(_U(0x7E00) | _U(_U(size >> _U(13)) & _U(0x3FF)))
-        large = quiet if size > _INFINITY else _HALF_INFINITY
-        found = small if size < _NORMAL else normal
-        found = large if size >= _TOO_LARGE else found
-        out[i] = np.uint16(_U(found | sign))
+def _narrow_half(x: Array, out: Array) -> None:
+    for i in range(x.size):
+        out[i] = _to_half(x[i])
 
 
 @compiled
 def _widen_bfloat(bits: Array, out: Array) -> None:
     for i in range(bits.size):
-        out[i] = _U(bits[i]) << _U(16)
+        out[i] = _single_of_bfloat(bits[i])
 
 
 @compiled
-def _narrow_bfloat(bits: Array, out: Array) -> None:
-    for i in range(bits.size):
-        given = bits[i]
-        odd = _U(_U(given >> _U(16)) & _U(1))
-        rounded = _U(_U(given + _REST + odd) >> _U(16))
-        quiet = _U(_U(_U(given >> _U(16)) & _SIGN) | _U(0x7FC0))
-        out[i] = np.uint16(quiet if _U(given & _U(0x7FFFFFFF)) > _INFINITY else rounded)
+def _narrow_bfloat(x: Array, out: Array) -> None:
+    for i in range(x.size):
+        out[i] = _bfloat_of_single(x[i])
 
 
 _LOOPS: dict[tuple[str, str], Callable[[Array, Array], None]] = {
@@ -76,8 +115,12 @@ _LOOPS: dict[tuple[str, str], Callable[[Array, Array], None]] = {
     ("bfloat16", "float32"): _widen_bfloat,
     ("float32", "bfloat16"): _narrow_bfloat,
 }
-_BITS: dict[int, npt.DTypeLike] = {2: np.uint16, 4: np.uint32}
-_BLOCK = 1 << 16  # elements that stay in a core's cache
+
+
+def _bits(x: Array) -> Array:
+    """The elements in a row, 16-bit floats as their bits."""
+    row = flat(x)
+    return row.view(np.uint16) if x.itemsize == 2 else row
 
 
 def converted(x: Array, kind: np.dtype[Any]) -> Array | None:
@@ -86,21 +129,54 @@ def converted(x: Array, kind: np.dtype[Any]) -> Array | None:
     if loop is None:
         return None
     out = np.empty(x.shape, kind)
-    loop(flat(x).view(_BITS[x.itemsize]), out.reshape(-1).view(_BITS[kind.itemsize]))
+    loop(_bits(x), _bits(out))
     return out
 
 
+# --- arithmetic ----------------------------------------------------------------------------
+
+_ADD, _SUBTRACT, _MULTIPLY = 0, 1, 2
+_HOW = {operator.add: _ADD, operator.sub: _SUBTRACT, operator.mul: _MULTIPLY, operator.truediv: 3}
+
+
+@compiled
+def _act_on_halves(a: Array, b: Array, how: int, out: Array) -> None:
+    if how == _ADD:
+        for i in range(a.size):
+            out[i] = _to_half(_of_half(a[i]) + _of_half(b[i]))
+    elif how == _SUBTRACT:
+        for i in range(a.size):
+            out[i] = _to_half(_of_half(a[i]) - _of_half(b[i]))
+    elif how == _MULTIPLY:
+        for i in range(a.size):
+            out[i] = _to_half(_of_half(a[i]) * _of_half(b[i]))
+    else:
+        for i in range(a.size):
+            out[i] = _to_half(_of_half(a[i]) / _of_half(b[i]))
+
+
+@compiled
+def _act_on_bfloats(a: Array, b: Array, how: int, out: Array) -> None:
+    if how == _ADD:
+        for i in range(a.size):
+            out[i] = _bfloat_of_single(_single_of_bfloat(a[i]) + _single_of_bfloat(b[i]))
+    elif how == _SUBTRACT:
+        for i in range(a.size):
+            out[i] = _bfloat_of_single(_single_of_bfloat(a[i]) - _single_of_bfloat(b[i]))
+    elif how == _MULTIPLY:
+        for i in range(a.size):
+            out[i] = _bfloat_of_single(_single_of_bfloat(a[i]) * _single_of_bfloat(b[i]))
+    else:
+        for i in range(a.size):
+            out[i] = _bfloat_of_single(_single_of_bfloat(a[i]) / _single_of_bfloat(b[i]))
+
+
 def of_halves(act: Callable[..., Array], a: Array, b: Array) -> Array:
-    """``act(a, b)`` on row-major arrays of one shape and 16-bit type, computed in float32."""
-    found, name = np.empty(a.shape, a.dtype), a.dtype.name
-    x, y, out = (array.reshape(-1).view(np.uint16) for array in (a, b, found))
-    widen, narrow = _LOOPS[name, "float32"], _LOOPS["float32", name]
-    first, second = np.empty((2, min(_BLOCK, x.size)), np.uint32)
-    for start in range(0, x.size, _BLOCK):
-        part = slice(start, start + _BLOCK)
-        size = len(x[part])
-        widen(x[part], first[:size])
-        widen(y[part], second[:size])
-        acted = act(first[:size].view(np.float32), second[:size].view(np.float32))
-        narrow(acted.view(np.uint32), out[part])
+    """``act(a, b)``, of `operator`, on row-major arrays of one shape and 16-bit float type.
+
+    Computed in float32, rounded once.
+    """
+    found = np.empty(a.shape, a.dtype)
+    loop = _act_on_halves if a.dtype.name == "float16" else _act_on_bfloats
+    loop(_bits(a), _bits(b), _HOW[act], _bits(found))
     return found

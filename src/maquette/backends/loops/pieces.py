@@ -171,6 +171,43 @@ def huber(d: Array, delta: float) -> Array:
     return mapped(_huber, d, delta, 0.5)
 
 
+# --- outer products ------------------------------------------------------------------------
+
+
+@compiled
+def _scaled_row(row: Array, factor: Any, out: Array) -> None:
+    for i in range(row.size):
+        out[i] = factor * row[i]
+
+
+@compiled
+def _outer(column: Array, row: Array, out: Array) -> None:
+    for i in range(column.size):
+        _scaled_row(row, column[i], out[i])
+
+
+@compiled
+def _sum_row(base: Array, row: Array, factor: Any, out: Array) -> None:
+    for i in range(row.size):
+        out[i] = base[i] + factor * row[i]
+
+
+@compiled
+def _outer_sum(base: Array, column: Array, row: Array, out: Array) -> None:
+    for i in range(column.size):
+        _sum_row(base[i], row, column[i], out[i])
+
+
+def outer_sum(base: Array | None, column: Array, row: Array) -> Array:
+    """``base + column[:, None] * row``; the products alone without a base."""
+    out, row = np.empty((column.size, row.size), row.dtype), np.ascontiguousarray(row)
+    if base is None:
+        _outer(column, row, out)
+    else:
+        _outer_sum(np.ascontiguousarray(base), column, row, out)
+    return out
+
+
 # --- signs, repairs ------------------------------------------------------------------------
 
 

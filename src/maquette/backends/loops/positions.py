@@ -33,6 +33,26 @@ def taken_from_rows(array: Array, index: Array) -> Array:
 
 
 @compiled
+def _reverse(row: Array, out: Array) -> None:
+    last = np.uint64(row.size - 1)
+    for i in range(np.uint64(row.size)):
+        out[i] = row[last - i]
+
+
+@compiled
+def _reverse_rows(rows: Array, out: Array) -> None:
+    for r in range(rows.shape[0]):
+        _reverse(rows[r], out[r])
+
+
+def reversed_rows(array: Array) -> Array:
+    """``array[..., ::-1]`` of a row-major array, copied."""
+    out, rows = np.empty(array.shape, array.dtype), (-1, array.shape[-1])
+    _reverse_rows(array.reshape(rows), out.reshape(rows))
+    return out
+
+
+@compiled
 def _add_in_rows(rows: Array, index: Array, values: Array) -> None:
     for r in range(index.shape[0]):
         for c in range(index.shape[1]):
@@ -62,6 +82,70 @@ def _add_rows(target: Array, rows: Array, values: Array) -> None:
 def add_rows(target: Array, rows: Array, values: Array) -> None:
     """Add rows of values to rows of a row-major matrix; positions from 0, all within it."""
     _add_rows(target, rows, values)
+
+
+# --- bags of rows ----------------------------------------------------------------------------
+
+
+@inlined
+def _add_scaled(row: Array, values: Array, factor: Any) -> None:
+    for i in range(row.size):
+        row[i] += values[i] * factor
+
+
+@compiled
+def _bag_sums(table: Array, rows: Array, bag: Array, out: Array) -> None:
+    for i in range(rows.size):
+        _added(out[bag[i]], table[rows[i]])
+
+
+@compiled
+def _scaled_bag_sums(table: Array, rows: Array, bag: Array, scale: Array, out: Array) -> None:
+    for i in range(rows.size):
+        _add_scaled(out[bag[i]], table[rows[i]], scale[i])
+
+
+def bag_sums(table: Array, rows: Array, bag: Array, bags: int, scale: Array | None) -> Array:
+    """The sums of the rows of each bag, each row times a factor if that is given.
+
+    table: a matrix; rows, bag: positions from 0, all within it and below ``bags``.
+    """
+    out = np.zeros((bags, table.shape[1]), table.dtype)
+    table = np.ascontiguousarray(table)
+    if scale is None:
+        _bag_sums(table, rows, bag, out)
+    else:
+        _scaled_bag_sums(table, rows, bag, scale, out)
+    return out
+
+
+@compiled
+def _raise_with_place(values: Array, place: int, best: Array, places: Array) -> None:
+    for i in range(values.size):
+        better = values[i] > best[i]
+        best[i] = values[i] if better else best[i]
+        places[i] = place if better else places[i]
+
+
+@compiled
+def _bag_maxima(
+    table: Array, rows: Array, bag: Array, best: Array, places: Array, empty: Array
+) -> None:
+    for i in range(rows.size):
+        b = bag[i]
+        if empty[b]:
+            empty[b] = False
+            best[b], places[b] = table[rows[i]], rows[i]
+        else:
+            _raise_with_place(table[rows[i]], rows[i], best[b], places[b])
+
+
+def bag_maxima(table: Array, rows: Array, bag: Array, bags: int) -> tuple[Array, Array]:
+    """The largest of each bag and column, and its row, of `bag_sums`' operands; 0 of empty bags."""
+    best = np.zeros((bags, table.shape[1]), table.dtype)
+    places = np.zeros(best.shape, np.int64)
+    _bag_maxima(np.ascontiguousarray(table), rows, bag, best, places, np.ones(bags, np.bool_))
+    return best, places
 
 
 # --- running extremes ------------------------------------------------------------------------

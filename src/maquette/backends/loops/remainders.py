@@ -64,8 +64,7 @@ def _signed_rests(a: Array, b: Array, out: Array) -> None:
     step = 0 if b.size == 1 else 1
     for i in range(a.size):
         rest, y = out[i], b[i * step]
-        moved = rest + y if (rest < 0) != (y < 0) else rest
-        out[i] = moved if rest != 0 else np.copysign(rest, y)
+        out[i] = rest + y if (rest != 0) & ((rest < 0) != (y < 0)) else rest
 
 
 @compiled
@@ -89,7 +88,7 @@ def fmod(a: Array, b: Array) -> Array:
 
 
 def remainder(a: Array, b: Array) -> Array:
-    """The remainder of the sign of ``b``, also where it is zero."""
+    """The remainder of the sign of ``b``; a zero has that of ``a``."""
     return _paired(_signed_rests, a, b)
 
 

@@ -1,8 +1,4 @@
-"""Loops over windows: sums, depthwise convolution by steps of one, largest elements, resampling.
-
-All but the depthwise convolution give the plain path's bits. Its products are fused with their
-sums, in the plain path's order: a few ulps of the largest product apart.
-"""
+"""Loops over windows: sums, largest elements, resampling. All give the plain path's bits."""
 
 from __future__ import annotations
 
@@ -11,16 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from maquette.backends.loops.compiler import compiled, fused, inlined
+from maquette.backends.loops.compiler import compiled, inlined
 
 Array = npt.NDArray[Any]
 Pair = tuple[int, int]
-
-
-@compiled
-def _copied(row: Array, out: Array) -> None:
-    for i in range(row.size):
-        out[i] = row[i]
 
 
 @compiled
@@ -63,53 +53,6 @@ def add_windows(columns: Array, space: Pair, stride: Pair, padding: Pair, dilati
     """Windows added up where they came from: [planes, *window, *places] gives [planes, *space]."""
     out = np.zeros((columns.shape[0], *space), columns.dtype)
     _add_windows(np.ascontiguousarray(columns), out, stride, padding, dilation)
-    return out
-
-
-# --- depthwise convolution -------------------------------------------------------------------
-
-
-@fused
-def _accumulate(total: Array, row: Array, factor: Any) -> None:
-    for i in range(total.size):
-        total[i] += row[i] * factor
-
-
-@compiled
-def _channel_products(
-    x: Array, weight: Array, out: Array, padding: Pair, dilation: Pair, plane: Array, pitch: int
-) -> None:
-    """Planes are laid out with their padding, so that all places see an element by one shift."""
-    rows, columns = out.shape[3], out.shape[4]
-    total = np.empty(rows * pitch, np.float32)
-    height, width = plane.size // pitch, min(x.shape[3], pitch - padding[1])
-    for n in range(x.shape[0]):
-        for c in range(x.shape[1]):
-            for y in range(min(x.shape[2], height - padding[0])):
-                start = (y + padding[0]) * pitch + padding[1]
-                _copied(x[n, c, y, :width], plane[start : start + width])
-            for m in range(weight.shape[1]):
-                total[:] = np.float32(0)
-                for i in range(weight.shape[2]):
-                    for j in range(weight.shape[3]):
-                        start = i * dilation[0] * pitch + j * dilation[1]
-                        _accumulate(total, plane[start : start + total.size], weight[c, m, i, j])
-                for y in range(rows):
-                    _copied(total[y * pitch : y * pitch + columns], out[n, c, m, y])
-
-
-def channel_products(x: Array, weight: Array, places: Pair, padding: Pair, dilation: Pair) -> Array:
-    """Convolve each channel with kernels of its own, by steps of one.
-
-    x: [batch, channels, rows, columns]; weight: [channels, kernels, rows, columns]. The result is
-    [batch, channels, kernels, *places].
-    """
-    out = np.empty((*x.shape[:2], weight.shape[1], *places), np.float32)
-    reach = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilation)]
-    pitch = places[1] - 1 + reach[1]
-    plane = np.zeros((places[0] + reach[0]) * pitch, np.float32)  # a line more than is seen
-    weight = np.ascontiguousarray(weight)
-    _channel_products(np.ascontiguousarray(x), weight, out, padding, dilation, plane, pitch)
     return out
 
 
@@ -239,6 +182,56 @@ def window_maxima(
     loop = _window_maxima if unordered else _ordered_maxima
     loop(x, best, index, kernel, stride, padding, dilation)
     return best, index
+
+
+@inlined
+def _largest_of_line(row: Array, corner: Any, count: Any) -> Any:
+    """The largest of a window, the first of equals; NaN where there is one."""
+    found = row[corner]
+    for j in range(np.uint64(1), count):
+        value = row[corner + j]
+        found = value if (value > found) | (value != value) else found
+    return found
+
+
+@compiled
+def _raise_to(best: Array, row: Array, step: Any) -> None:
+    for n in range(np.uint64(best.size)):
+        value = row[n * step]
+        best[n] = value if (value > best[n]) | (value != value) else best[n]
+
+
+@compiled
+def _line_maxima(x: Array, out: Array, kernel: int, stride: int, dilation: int) -> None:
+    """The frequent windows are numbers that the compiler knows, as in `_ordered_maxima`."""
+    one, two, three, step = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(stride)
+    near = dilation == 1
+    for r in range(x.shape[0]):
+        row, best = x[r], out[r]
+        if near and kernel == 2 and stride == 2:
+            for n in range(np.uint64(best.size)):
+                best[n] = _largest_of_line(row, n * two, two)
+        elif near and kernel == 3 and stride == 3:
+            for n in range(np.uint64(best.size)):
+                best[n] = _largest_of_line(row, n * three, three)
+        elif near and kernel == 3 and stride == 2:
+            for n in range(np.uint64(best.size)):
+                best[n] = _largest_of_line(row, n * two, three)
+        else:
+            for n in range(np.uint64(best.size)):
+                best[n] = row[n * step]
+            for j in range(1, kernel):
+                if stride == 1:
+                    _raise_to(best, row[j * dilation :], one)
+                else:
+                    _raise_to(best, row[j * dilation :], step)
+
+
+def line_maxima(x: Array, places: int, kernel: int, stride: int, dilation: int) -> Array:
+    """The largest of each window of rows [rows, length] that hold all of them."""
+    out = np.empty((x.shape[0], places), x.dtype)
+    _line_maxima(np.ascontiguousarray(x), out, kernel, stride, dilation)
+    return out
 
 
 # --- resampling ------------------------------------------------------------------------------

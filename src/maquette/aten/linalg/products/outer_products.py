@@ -10,6 +10,7 @@ import functools
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, Number
+from maquette.aten.common.large_arrays import LARGE, loops_of_places
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.common.operators import aten
 from maquette.aten.common.type_promotion import cast
@@ -21,6 +22,7 @@ from maquette.aten.linalg.products.matrix_products import (
     multiplied,
 )
 from maquette.aten.linalg.products.product_batching import addr_batching
+from maquette.autograd.grad_mode import is_grad_enabled
 from maquette.core.broadcast import expand_strides
 from maquette.core.dtype import bool_, dtype, from_numpy_dtype
 from maquette.core.elementwise import elementwise
@@ -28,9 +30,11 @@ from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import promote_types, result_type_of
 from maquette.dispatch.tags import Tag
+from maquette.library.arrays import run_as_on_page
 from maquette.library.page import define
 from maquette.library.variants import out_schema
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.wrappers import wants_derivative
 
 outer = define("aten::outer(Tensor self, Tensor vec2) -> Tensor")
 outer.describe("The products of each pair of elements of two vectors: [n] and [m] give [n, m].")
@@ -45,7 +49,17 @@ def _column(self: Tensor, vec2: Tensor) -> Tensor:
     return self.reshape([self.shape[0], 1])
 
 
-outer.composite(lambda self, vec2: _column(self, vec2) * vec2)
+@outer.composite
+def outer_composite(self: Tensor, vec2: Tensor) -> object:
+    column = _column(self, vec2)
+    if run_as_on_page((self, vec2), "mul.Tensor") and self.meta.dtype is vec2.meta.dtype:
+        recorded = is_grad_enabled() and (wants_derivative(self) or wants_derivative(vec2))
+        if not recorded and self.meta.numel * vec2.meta.numel >= LARGE:
+            # Where nobody sees the difference: `addr` has a loop, a product of any shapes none.
+            return addr(self.new_empty(()), self, vec2, beta=0)
+    return column * vec2
+
+
 ger.composite(lambda self, vec2: self.outer(vec2))
 for _page in (outer, ger):
     define(out_schema(_page.op._schema_text), tags=[Tag.out]).composite(
@@ -107,10 +121,16 @@ def addr_kernel(
     base, column, row = (cast(xp, array, common.numpy) for array in operands)
     if alpha != 1:
         column = _times(xp, column, alpha)
+    if beta != 1 and beta != 0:
+        base = _times(xp, base, beta)
+    loops = loops_of_places(xp, column.size * row.size, column, row, base)
+    if loops is not None:
+        shape = (column.size, row.size)
+        added = None if beta == 0 else xp.broadcast_to(base, shape)
+        by_loop: Array = loops.outer_sum(added, column, row)
+        return by_loop
     product: Array = column[:, None] * row
-    if beta == 0:
-        return product
-    return (base if beta == 1 else _times(xp, base, beta)) + product
+    return product if beta == 0 else base + product
 
 
 def _times(xp: ModuleType, array: Array, factor: Number) -> Array:

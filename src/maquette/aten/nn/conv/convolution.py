@@ -1,33 +1,23 @@
 """Convolution and its gradients, in any number of dimensions, and the names users call them by.
 
-Three linear maps do all of it: `correlate` (input to output), `spread` (its adjoint, output to
-input) and `weight_sums` (its adjoint in the weight). A transposed convolution is `spread`; the
-gradients of either are the other two. Each is one matrix product over columns of windows, a few
-samples at a time.
+Three linear maps of `convolution_maps` do all of it: `correlate` (input to output), `spread` (its
+adjoint, output to input) and `weight_sums` (its adjoint in the weight). A transposed convolution is
+`spread`; the gradients of either are the other two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import product
+from collections.abc import Sequence
 from math import prod
 from types import ModuleType
 
-from maquette.aten.common.accumulation import Array, Index, wide
-from maquette.aten.common.array_libraries import assigned_at, own_convolutions, product_at
-from maquette.aten.common.large_arrays import loops_for, loops_of_places
+from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.nn.conv.convolution_batching import (
     convolution_backward_batching,
     convolution_batching,
 )
-from maquette.aten.nn.conv.sliding_windows import (
-    cropped,
-    expanded,
-    fold,
-    padded,
-    reach,
-    windows,
-)
+from maquette.aten.nn.conv.convolution_maps import Geometry, Ints, correlate, spread, weight_sums
+from maquette.aten.nn.conv.sliding_windows import expanded, reach
 from maquette.core.dtype import bool_, float64
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.fitting import c_name
@@ -40,15 +30,6 @@ from maquette.dispatch.tags import Tag
 from maquette.library.advice import check_advised
 from maquette.library.page import Cost, define
 from maquette.tensor.tensor import Tensor
-
-Ints = Sequence[int]
-Geometry = tuple[Ints, Ints, Ints]
-
-#: Elements of window columns held at once; 4 million float32 are 16 MiB.
-_COLUMNS_AT_ONCE = 1 << 22
-#: Elements of a result to which many arrays are added in turn, so that it stays in the cache.
-_ELEMENTS_IN_CACHE = 1 << 17
-
 
 # --- shapes -----------------------------------------------------------------------------------
 
@@ -217,163 +198,6 @@ def _in_format(meta: TensorMeta, shape: Shape, order: MemoryFormat) -> TensorMet
         strides = (channels * length, 1, channels)
         return TensorMeta.of(meta.dtype, shape, strides, 0, meta.device)
     return meta.fresh(shape).like(memory_format=order)
-
-
-# --- the three maps ---------------------------------------------------------------------------
-
-
-def _by_group(x: Array, groups: int) -> Array:
-    """(batch, channels, *space) as (batch, groups, channels of one, *space)."""
-    return x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
-
-
-def _samples(batch: int, elements_each: int, most: int = _COLUMNS_AT_ONCE) -> Iterator[slice]:
-    """Slices of a batch, so that the columns of each stay within bounds."""
-    step = max(1, most // max(1, elements_each))
-    for start in range(0, batch, step):
-        yield slice(start, min(batch, start + step))
-
-
-def _columns(xp: ModuleType, x: Array, size: Ints, places: Ints, geometry: Geometry) -> Array:
-    """The windows of (batch, groups, channels, *space) as matrices (channels * window, places)."""
-    stride, padding, dilation = geometry
-    if all(s == 1 for s in (*size, *stride)) and not any(padding):
-        return x.reshape(*x.shape[:2], x.shape[2], prod(places))
-    # Space for the last window, even where it hangs over: transposed outputs may end early.
-    needed = [(p - 1) * s + reach(k, d) for p, s, k, d in zip(places, stride, size, dilation)]
-    after = [n - p - space for n, p, space in zip(needed, padding, x.shape[3:])]
-    around = padded(xp, x, padding, after)
-    view = windows(xp, around, size, stride, dilation, places)
-    return view.reshape(*x.shape[:2], x.shape[2] * prod(size), prod(places))
-
-
-def _pair(values: Ints, one: int) -> tuple[int, ...]:
-    """Two numbers for a plane's dimensions, of which a line has only the last."""
-    return (one,) * (2 - len(values)) + tuple(values)
-
-
-def _folded(
-    xp: ModuleType, columns: Array, size: Ints, places: Ints, space: Ints, geometry: Geometry
-) -> Array:
-    """The adjoint of `_columns`: (batch, groups, channels, *space)."""
-    stride, padding, dilation = geometry
-    leading = (*columns.shape[:2], columns.shape[2] // prod(size))
-    loops = loops_of_places(xp, columns.size, columns) if len(size) <= 2 else None
-    if loops is not None:
-        planes = columns.reshape(prod(leading), *_pair(size, 1), *_pair(places, 1))
-        pairs = [_pair(space, 1), _pair(stride, 1), _pair(padding, 0), _pair(dilation, 1)]
-        found: Array = loops.add_windows(planes, *pairs)
-        return found.reshape(*leading, *space)
-    around = [
-        max(n + 2 * p, (q - 1) * s + reach(k, d))
-        for n, p, q, s, k, d in zip(space, padding, places, stride, size, dilation)
-    ]
-    folded = fold(xp, columns.reshape(*leading, *size, *places), around, stride, dilation)
-    return cropped(folded, padding, space)
-
-
-def _weight_matrix(weight: Array, groups: int) -> Array:
-    """(groups, rows of one, columns of windows)."""
-    return weight.reshape(groups, weight.shape[0] // groups, -1)
-
-
-def _by_channel_product(
-    xp: ModuleType, x: Array, weight: Array, places: Ints, geometry: Geometry
-) -> Array:
-    """`correlate` by steps of one where each group is one channel: elementwise, without columns.
-
-    Planes are taken as rows of numbers, in which every element of the window sees all places by one
-    shift; what a place sees beyond the end of its line is cut off in the end.
-    """
-    _, padding, dilation = geometry
-    channels, size = x.shape[1], weight.shape[2:]
-    factors = weight.reshape(1, channels, -1, *size)
-    loops = loops_for(xp, x, weight) if len(size) == 2 else None
-    if loops is not None:
-        pairs = [tuple(places), tuple(padding), tuple(dilation)]
-        found: Array = loops.channel_products(x, factors[0], *pairs)
-        return found.reshape(x.shape[0], weight.shape[0], *places)
-    lines = [p - 1 + reach(k, d) for p, k, d in zip(places, size, dilation)]
-    lines[0] += 1  # the last shifts reach into one line more
-    after = [n - p - space for n, p, space in zip(lines, padding, x.shape[2:])]
-    pitch = [prod(lines[d + 1 :]) for d in range(len(lines))]
-    length = places[0] * pitch[0]
-    out = xp.empty((x.shape[0], channels, factors.shape[2], *places), x.dtype)
-    for part in _samples(x.shape[0], channels * length, _ELEMENTS_IN_CACHE):
-        around = padded(xp, x[part], padding, after)
-        flat = around.reshape(*around.shape[:2], 1, -1)
-        total: Array | None = None
-        for at in product(*map(range, size)):
-            start = sum(i * d * n for i, d, n in zip(at, dilation, pitch))
-            element: Index = (..., *at)
-            more = flat[..., start : start + length] * factors[element][..., None]
-            total = more if total is None else _added(total, more)
-        assert total is not None
-        whole = total.reshape(*total.shape[:3], places[0], *lines[1:])
-        out = assigned_at(xp, out, part, cropped(whole, [0] * len(places), places))
-    return out.reshape(x.shape[0], weight.shape[0], *places)
-
-
-def _added(total: Array, more: Array) -> Array:
-    total += more
-    return total
-
-
-def correlate(
-    xp: ModuleType, x: Array, weight: Array, places: Ints, geometry: Geometry, groups: int
-) -> Array:
-    """Each place's window times the weight: (batch, weight's rows, *places)."""
-    own = own_convolutions(xp)
-    if own is not None and x.size and weight.size:
-        return own.correlate(wide(x), wide(weight), places, geometry, groups)
-    by_one = all(s == 1 for s in geometry[0])
-    if weight.shape[1] == 1 and groups > 1 and by_one and x.size and weight.size:
-        return _by_channel_product(xp, wide(x), wide(weight), places, geometry)
-    matrix, grouped = _weight_matrix(wide(weight), groups), _by_group(wide(x), groups)
-    out = xp.empty((x.shape[0], groups, matrix.shape[1], prod(places)), matrix.dtype)
-    for part in _samples(x.shape[0], groups * matrix.shape[2] * prod(places)):
-        columns = _columns(xp, grouped[part], weight.shape[2:], places, geometry)
-        out = product_at(xp, out, part, matrix, columns)
-    result: Array = out.reshape(x.shape[0], weight.shape[0], *places)
-    return result
-
-
-def spread(
-    xp: ModuleType, y: Array, weight: Array, space: Ints, geometry: Geometry, groups: int
-) -> Array:
-    """The adjoint of `correlate` in its input: (batch, channels, *space)."""
-    own = own_convolutions(xp)
-    if own is not None and y.size and weight.size:
-        return own.spread(wide(y), wide(weight), space, geometry, groups)
-    matrix = xp.swapaxes(_weight_matrix(wide(weight), groups), 1, 2)
-    size, places = weight.shape[2:], y.shape[2:]
-    grouped = _by_group(wide(y), groups)
-    grouped = grouped.reshape(*grouped.shape[:3], prod(places))
-    out = xp.empty((y.shape[0], groups, weight.shape[1], *space), matrix.dtype)
-    for part in _samples(y.shape[0], groups * matrix.shape[1] * prod(places)):
-        columns = xp.matmul(matrix, grouped[part])
-        folded = _folded(xp, columns, size, places, space, geometry)
-        out = assigned_at(xp, out, part, folded)
-    return out.reshape(y.shape[0], groups * weight.shape[1], *space)
-
-
-def weight_sums(
-    xp: ModuleType, x: Array, y: Array, size: Ints, geometry: Geometry, groups: int
-) -> Array:
-    """The adjoint of `correlate` in its weight: (y's channels, x's channels of a group, *size)."""
-    own = own_convolutions(xp)
-    if own is not None and x.size and y.size:
-        return own.weight_sums(wide(x), wide(y), size, geometry, groups)
-    places = y.shape[2:]
-    inner, outer = _by_group(wide(x), groups), _by_group(wide(y), groups)
-    outer = outer.reshape(*outer.shape[:3], prod(places))
-    rows, columns = outer.shape[2], inner.shape[2] * prod(size)
-    total = xp.zeros((groups, rows, columns), outer.dtype)
-    for part in _samples(x.shape[0], groups * columns * prod(places)):
-        matrices = _columns(xp, inner[part], size, places, geometry)
-        total += xp.matmul(outer[part], xp.swapaxes(matrices, -1, -2)).sum(axis=0)
-    result: Array = total.reshape(y.shape[1], inner.shape[2], *size)
-    return result
 
 
 # --- convolution ------------------------------------------------------------------------------

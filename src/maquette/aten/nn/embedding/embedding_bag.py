@@ -13,6 +13,7 @@ from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import byte_strides, combined_at, data_says
 from maquette.aten.common.axes import wrap_existing_dim
 from maquette.aten.common.backward_checks import check_floats_only, check_sizes
+from maquette.aten.common.large_arrays import loops_of_places
 from maquette.aten.common.operators import aten
 from maquette.aten.nn.embedding.embedding import check_indices, checked_rows
 from maquette.core.device_rules import any_elsewhere
@@ -121,21 +122,20 @@ def _forward(name: str, tags: list[Tag], *, requires_grad: bool) -> OperatorPage
         padding_idx: int,
     ) -> tuple[Array, ...]:
         bags = offsets.shape[0] - include_last_offset
-        bag = _bag_of_each(xp, offsets[:bags], indices.shape[0])
-        kept = indices != padding_idx
-        rows = _checked(xp, indices, weight.shape[0])[kept]
-        values = wide(weight)[rows]
-        if per_sample_weights is not None:
-            values = values * wide(per_sample_weights)[kept][:, None]
-        counts = xp.bincount(bag[kept], minlength=bags)
-        shape = (bags, weight.shape[1])
-        out: Array = xp.zeros(shape, values.dtype)
+        bag = of_bag = _bag_of_each(xp, offsets[:bags], indices.shape[0])
+        rows, table = _checked(xp, indices, weight.shape[0]), wide(weight)
+        scale = None if per_sample_weights is None else wide(per_sample_weights)
+        if padding_idx >= 0:
+            kept = indices != padding_idx
+            rows, of_bag = rows[kept], bag[kept]
+            scale = None if scale is None else scale[kept]
+        counts = xp.bincount(of_bag, minlength=bags)
         fast = mode == SUM and _array_sums_fast(weight, per_sample_weights, padding_idx)
         numbers = bag[:0] if fast else bag
         if mode == MAX:
-            out, places = _maxima(xp, values, rows, bag[kept], shape)
+            out, places = _maxima(xp, table, rows, of_bag, bags)
             return out, numbers, counts, places
-        out = combined_at(xp, "add", out, bag[kept], values)
+        out = _sums(xp, table, rows, of_bag, bags, scale)
         if mode == MEAN:
             out = out / xp.maximum(counts, 1).astype(out.dtype)[:, None]
             return out, numbers, counts, counts
@@ -203,19 +203,43 @@ def _bag_of_each(xp: ModuleType, offsets: Array, count: int) -> Array:
     return bags
 
 
+def _sums(
+    xp: ModuleType, table: Array, rows: Array, bag: Array, bags: int, scale: Array | None
+) -> Array:
+    """The sums of the table's rows in each bag, each times a factor if that is given."""
+    loops = loops_of_places(xp, rows.size * table.shape[1], table)
+    if loops is not None:
+        by_loop: Array = loops.bag_sums(table, rows, bag, bags, scale)
+        return by_loop
+    values = table[rows] if scale is None else table[rows] * scale[:, None]
+    out: Array = xp.zeros((bags, table.shape[1]), values.dtype)
+    return combined_at(xp, "add", out, bag, values)
+
+
 def _maxima(
-    xp: ModuleType, values: Array, rows: Array, bag: Array, shape: tuple[int, int]
+    xp: ModuleType, table: Array, rows: Array, bag: Array, bags: int
 ) -> tuple[Array, Array]:
-    """The largest of each bag and column, and the row it is from; 0 for empty bags."""
+    """The largest of each bag and column, and the row it is from; 0 for empty bags.
+
+    NaN is larger than nothing, and stays where it is a bag's first.
+    """
+    loops = loops_of_places(xp, rows.size * table.shape[1], table)
+    if loops is not None:
+        found: tuple[Array, Array] = loops.bag_maxima(table, rows, bag, bags)
+        return found
+    count, shape = len(rows), (bags, table.shape[1])
+    order, values = xp.arange(count)[:, None], table[rows]
+    numbers = xp.where(values == values, values, -xp.inf)
     best = xp.full(shape, -xp.inf, values.dtype)
-    best = combined_at(xp, "maximum", best, bag, values)
-    first = xp.full(shape, len(rows), xp.int64)
-    order = xp.arange(len(rows))[:, None]
-    mine = xp.where(values == best[bag], order, len(rows))
+    best = combined_at(xp, "maximum", best, bag, numbers)
+    first = xp.full(shape, count, xp.int64)
+    mine = xp.where(numbers == best[bag], order, count)
     first = combined_at(xp, "minimum", first, bag, mine)
-    found = first < len(rows)
-    places = xp.append(rows, 0)[first]
-    return xp.where(found, best, 0), places
+    begin = combined_at(xp, "minimum", xp.full((bags, 1), count, xp.int64), bag, order)
+    opening = xp.concatenate([values, xp.zeros((1, shape[1]), values.dtype)])[begin[:, 0]]
+    first = xp.where(opening == opening, first, begin)
+    best = xp.where(opening == opening, best, opening)
+    return xp.where(first < count, best, 0), xp.append(rows, 0)[first]
 
 
 _embedding_bag = _forward("_embedding_bag", [Tag.core], requires_grad=True)

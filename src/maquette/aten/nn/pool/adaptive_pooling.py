@@ -14,7 +14,7 @@ from maquette.aten.common.accumulation import Array, Index, wide
 from maquette.aten.common.array_libraries import added_to, assigned_at, data_says
 from maquette.aten.common.batching_forms import folded
 from maquette.aten.nn.pool.max_pooling import gathered
-from maquette.aten.nn.pool.pool_windows import check_kind, pool_meta, scattered
+from maquette.aten.nn.pool.pool_windows import check_kind, pool_meta, scattered, window_maxima
 from maquette.core.dtype import int64
 from maquette.core.errors import check
 from maquette.core.layout import channels_last, channels_last_3d
@@ -30,6 +30,27 @@ Ints = Sequence[int]
 
 def _bounds(size: int, count: int) -> list[tuple[int, int]]:
     return [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
+
+
+def _equal_windows(space: Ints, counts: Ints) -> tuple[int, ...] | None:
+    """The size of the windows where they share every dimension evenly; else None."""
+    if not all(counts) or any(n % count for n, count in zip(space, counts)):
+        return None
+    return tuple([n // count for n, count in zip(space, counts)])
+
+
+def _shared_out(xp: ModuleType, grad: Array, size: Ints) -> Array:
+    """Each element divided among the elements of its window; windows of a size side by side."""
+    dims = len(size)
+    for n in size:
+        grad = grad / n
+    whole = [count * n for count, n in zip(grad.shape[-dims:], size)]
+    for axis in range(dims - 1, -1, -1):  # first along the rows, which are then copied whole
+        at = grad.ndim - dims + axis + 1
+        split = (*grad.shape[:at], size[axis], *grad.shape[at:])
+        spread = xp.broadcast_to(xp.expand_dims(grad, at), split)
+        grad = spread.reshape(*grad.shape[: at - 1], whole[axis], *grad.shape[at:])
+    return grad
 
 
 def _check_adaptive(name: str, self: TensorMeta, output_size: Ints, dims: int) -> tuple[int, ...]:
@@ -130,6 +151,9 @@ def _adaptive_avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
     @backward.kernel
     def adaptive_backward_kernel(xp: ModuleType, grad_output: Array, self: Array) -> Array:
         grad = wide(grad_output)
+        size = _equal_windows(self.shape[-dims:], grad.shape[-dims:])
+        if size is not None:
+            return _shared_out(xp, grad, size)
         for axis in range(grad.ndim - dims, grad.ndim):
             shape = list(grad.shape)
             shape[axis] = self.shape[axis]
@@ -237,6 +261,9 @@ def _adaptive_max_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
     @page.kernel
     def adaptive_max_kernel(xp: ModuleType, self: Array, output_size: Ints) -> tuple[Array, Array]:
         x, space = wide(self), self.shape[-dims:]
+        size = _equal_windows(space, output_size)
+        if size is not None:
+            return window_maxima(xp, x, output_size, size, size, (0,) * dims, (1,) * dims)
         numbers = xp.arange(prod(space)).reshape(space)
         best = xp.empty((*x.shape[:-dims], *output_size), x.dtype)
         index = xp.empty(best.shape, xp.int64)

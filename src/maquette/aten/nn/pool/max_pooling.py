@@ -13,19 +13,23 @@ from maquette.aten.nn.pool.pool_windows import (
     all_dims,
     check_kind,
     check_pool_input,
+    line_maxima,
     max_pool_meta,
     pool_meta,
     pooled_shape,
     scattered,
     window_maxima,
 )
+from maquette.autograd.grad_mode import is_grad_enabled
 from maquette.core.dtype import int64
 from maquette.core.errors import check, of_data
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import expect_alike, is_true
 from maquette.dispatch.tags import Tag
+from maquette.library.arrays import run_as_on_page
 from maquette.library.page import OperatorPage, define, describe
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.wrappers import wants_derivative
 
 Ints = Sequence[int]
 Steps = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
@@ -197,10 +201,7 @@ max_pool1d_with_indices = define(
 max_pool1d_with_indices.describe("`max_pool1d`, with the positions of the maxima: int64.")
 
 
-@max_pool1d_with_indices.composite
-def max_pool1d_with_indices_composite(
-    self: Tensor, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil: bool
-) -> tuple[Tensor, Tensor]:
+def _check_pool1d(self: Tensor, kernel: Ints, stride: Ints) -> None:
     check(
         self.ndim in (2, 3) and not any(is_true(n == 0) for n in self.shape[-2:]),
         lambda: (
@@ -208,10 +209,16 @@ def max_pool1d_with_indices_composite(
             f"for input, but got:{list(self.shape)}"
         ),
     )
+    step = (stride or kernel)[0]
+    check(step > 0, lambda: f"max_pool1d() stride must be greater than zero, but got {step}")
+
+
+@max_pool1d_with_indices.composite
+def max_pool1d_with_indices_composite(
+    self: Tensor, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil: bool
+) -> tuple[Tensor, Tensor]:
+    _check_pool1d(self, kernel, stride)
     stride = stride or kernel
-    check(
-        stride[0] > 0, lambda: f"max_pool1d() stride must be greater than zero, but got {stride[0]}"
-    )
     values, indices = max_pool2d_with_indices(
         self.unsqueeze(-2), [1, *kernel], [1, *stride], [0, *padding], [1, *dilation], ceil
     )
@@ -220,7 +227,50 @@ def max_pool1d_with_indices_composite(
 
 max_pool1d = define(f"aten::max_pool1d({_PARAMETERS_1D}) -> Tensor")
 max_pool1d.describe("Maxima over windows of `kernel_size` of the last dimension of [N, C, L].")
-max_pool1d.composite(lambda *arguments: max_pool1d_with_indices_composite(*arguments)[0])
+
+
+@max_pool1d.composite
+def max_pool1d_composite(
+    self: Tensor, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil: bool
+) -> Tensor:
+    recorded = is_grad_enabled() and wants_derivative(self)
+    if not recorded and run_as_on_page((self,), "max_pool2d_with_indices"):
+        _check_pool1d(self, kernel, stride)
+        maxima: Tensor = max_pool1d_values(self, kernel, stride, padding, dilation, ceil)
+        return maxima
+    return max_pool1d_with_indices_composite(self, kernel, stride, padding, dilation, ceil)[0]
+
+
+max_pool1d_values = define(
+    "maquette::max_pool1d_values(Tensor self, int[1] kernel_size, int[1] stride, int[1] padding, "
+    "int[1] dilation, bool ceil_mode) -> Tensor"
+)
+max_pool1d_values.describe("`max_pool1d` where nobody asks for the positions: not differentiable.")
+
+
+@max_pool1d_values.shape
+def max_pool1d_values_shape(
+    self: TensorMeta, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil: bool
+) -> TensorMeta:
+    steps = _windows_of("max_pool1d", 1, kernel, stride, padding, dilation)
+    check_pool_input("max_pool1d", self, steps[0], steps[2], steps[3])
+    return self.fresh(pooled_shape(self, *steps, ceil))
+
+
+@max_pool1d_values.kernel
+def max_pool1d_values_kernel(
+    xp: ModuleType,
+    self: Array,
+    kernel: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    ceil: bool,
+) -> Array:
+    steps = _windows_of("max_pool1d", 1, kernel, stride, padding, dilation)
+    x = wide(self)
+    return line_maxima(xp, x, _places(x.shape[-1:], steps, ceil)[0], *[n for (n,) in steps])
+
 
 # --- back to where they stood -----------------------------------------------------------------
 

@@ -207,6 +207,21 @@ def window_maxima(
     return best, index
 
 
+def line_maxima(
+    xp: ModuleType, x: Array, places: int, kernel: int, stride: int, padding: int, dilation: int
+) -> Array:
+    """The largest of each window along the last dimension, without its place."""
+    loops = loops_of_places(xp, x.size, x) if places else None
+    if loops is None:
+        geometry = ((n,) for n in (places, kernel, stride, padding, dilation))
+        return window_maxima(xp, x, *geometry)[0]
+    behind = overhang(x.shape[-1:], (places,), (kernel,), (stride,), (padding,), (dilation,))
+    around = padded(xp, x, (padding,), behind, lowest(xp, x))
+    rows = around.reshape(-1, around.shape[-1])
+    found: Array = loops.line_maxima(rows, places, kernel, stride, dilation)
+    return found.reshape(*x.shape[:-1], places)
+
+
 def scattered(xp: ModuleType, grad: Array, index: Array, space: Ints) -> Array:
     """Values added up at their flat indices in planes of `space`."""
     dims = len(space)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from maquette.aten.common.accumulation import Array, wide
-from maquette.aten.common.array_libraries import combined_at
+from maquette.aten.common.accumulation import Array, Index, wide
+from maquette.aten.common.array_libraries import assigned_at, combined_at
 from maquette.aten.common.batching_forms import folded, leading
 from maquette.aten.view.rearranging import padded_shape
 from maquette.core.dtype import bool_
@@ -67,6 +67,33 @@ def _check_padding(name: str, self: TensorMeta, padding: Ints, dims: int, reflec
     return padded_shape(self.shape, padding)
 
 
+def _surrounded(xp: ModuleType, x: Array, padding: Ints, reflects: bool) -> Array:
+    """The array copied whole, then what stands around it from there, along one axis at a time."""
+    first = x.ndim - len(padding) // 2
+    around = list(zip(padding[-2::-2], padding[::-2], strict=True))  # by axes, from the first on
+    sizes = x.shape[first:]
+    leading: Index = (slice(None),) * first
+    inner = (*leading, *[slice(b, b + n) for (b, _), n in zip(around, sizes)])
+    shape = (*x.shape[:first], *[b + n + a for (b, a), n in zip(around, sizes)])
+    out = assigned_at(xp, xp.empty(shape, x.dtype), inner, x)
+    for axis in range(x.ndim - 1, first - 1, -1):
+        (before, after), size = around[axis - first], x.shape[axis]
+        end = before + size
+        left, right = slice(before, before + 1), slice(end - 1, end)
+        if reflects:
+            last = end - 2 - after
+            left = slice(2 * before, before, -1)
+            right = slice(end - 2, None if last < 0 else last, -1)
+        every = inner[:axis]
+        for count, edge, source in (
+            (before, slice(0, before), left),
+            (after, slice(end, end + after), right),
+        ):
+            if count:
+                out = assigned_at(xp, out, (*every, edge), out[(*every, source)])
+    return out
+
+
 def _padding(name: str, dims: int, *, reflects: bool, tags: list[Tag]) -> OperatorPage:
     """Define a padding and its gradient."""
     page = define(f"aten::{name}(Tensor self, SymInt[{2 * dims}] padding) -> Tensor", tags=tags)
@@ -81,6 +108,8 @@ def _padding(name: str, dims: int, *, reflects: bool, tags: list[Tag]) -> Operat
         return _formatted(self, _check_padding(name, self, padding, dims, reflects))
 
     def read(xp: ModuleType, self: Array, padding: Ints) -> Array:
+        if min(padding) >= 0 and self.size:
+            return _surrounded(xp, self, padding, reflects)
         out = self
         for i in range(dims):
             axis = self.ndim - 1 - i

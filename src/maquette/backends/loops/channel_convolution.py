@@ -1,0 +1,204 @@
+"""Convolution of each channel with kernels of its own, and its two adjoints, on planes.
+
+A plane is laid out by phases: those elements, with the padding, that one element of the window
+meets as it steps. There every element of the window sees all places by one shift, so each is one
+pass over memory in a row; what a place sees beyond the end of its line is not kept. Products are
+fused with sums: a few ulps of the largest product from the plain path.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from maquette.backends.loops.compiler import compiled, fused, reordered
+
+Array = npt.NDArray[np.float32]
+Pair = tuple[int, int]
+
+# --- laying out ------------------------------------------------------------------------------
+
+
+@compiled
+def _copied(row: Array, out: Array) -> None:
+    for i in range(row.size):
+        out[i] = row[i]
+
+
+@compiled
+def _copied_by_two(row: Array, out: Array) -> None:
+    for i in range(np.uint64(out.size)):  # a number known not to be negative, for vectors
+        out[i] = row[np.uint64(2) * i]
+
+
+@compiled
+def _seen(phase: int, step: int, padding: int, size: int, places: int) -> Pair:
+    """The first and the end of a phase's places that are elements of a line, not padding."""
+    first = min(places, max(0, -((phase - padding) // step)))
+    return first, max(first, min(places, (size - 1 + padding - phase) // step + 1))
+
+
+@compiled
+def _lay_out(x: Array, phases: Array, stride: Pair, padding: Pair) -> None:
+    """Copy a plane to its phases [rows' phases, columns' phases, rows, columns]."""
+    step = stride[1]
+    for a in range(stride[0]):
+        top, bottom = _seen(a, stride[0], padding[0], x.shape[0], phases.shape[2])
+        for b in range(step):
+            first, last = _seen(b, step, padding[1], x.shape[1], phases.shape[3])
+            for y in range(top, bottom):
+                row, out = x[y * stride[0] + a - padding[0]], phases[a, b, y, first:last]
+                start = first * step + b - padding[1]
+                if step == 1:
+                    _copied(row[start : start + out.size], out)
+                elif step == 2:
+                    _copied_by_two(row[start:], out)
+                else:
+                    for i in range(out.size):
+                        out[i] = row[start + i * step]
+
+
+@compiled
+def _put_back(phases: Array, x: Array, stride: Pair, padding: Pair) -> None:
+    """The reverse of `_lay_out`."""
+    step = stride[1]
+    for a in range(stride[0]):
+        top, bottom = _seen(a, stride[0], padding[0], x.shape[0], phases.shape[2])
+        for b in range(step):
+            first, last = _seen(b, step, padding[1], x.shape[1], phases.shape[3])
+            for y in range(top, bottom):
+                row, given = x[y * stride[0] + a - padding[0]], phases[a, b, y, first:last]
+                start = first * step + b - padding[1]
+                if step == 1:
+                    _copied(given, row[start : start + given.size])
+                else:
+                    for i in range(given.size):
+                        row[start + i * step] = given[i]
+
+
+def _phases(size: Pair, places: Pair, stride: Pair, dilation: Pair) -> Array:
+    """Room for a plane by phases, zero; a line more than is seen."""
+    more = [(k - 1) * d // s for k, d, s in zip(size, dilation, stride)]
+    return np.zeros((*stride, places[0] + more[0] + 1, places[1] + more[1]), np.float32)
+
+
+@compiled
+def _met(phases: Array, i: int, j: int, stride: Pair, dilation: Pair, count: int) -> Array:
+    """What an element of the window meets at all places, in lines as long as the phases'."""
+    y, x = i * dilation[0], j * dilation[1]
+    start = y // stride[0] * phases.shape[3] + x // stride[1]
+    return phases[y % stride[0], x % stride[1]].reshape(-1)[start : start + count]
+
+
+# --- the map and its adjoints ----------------------------------------------------------------
+
+
+@fused
+def _accumulate(total: Array, row: Array, factor: Any) -> None:
+    for i in range(total.size):
+        total[i] += row[i] * factor
+
+
+@reordered
+def _product(a: Array, b: Array) -> Any:
+    total = np.float32(0)
+    for i in range(a.size):
+        total += a[i] * b[i]
+    return total
+
+
+@compiled
+def _channel_products(
+    x: Array, weight: Array, out: Array, stride: Pair, padding: Pair, dilation: Pair, phases: Array
+) -> None:
+    rows, columns, pitch = out.shape[3], out.shape[4], phases.shape[3]
+    total = np.empty(rows * pitch, np.float32)
+    for n in range(x.shape[0]):
+        for c in range(x.shape[1]):
+            _lay_out(x[n, c], phases, stride, padding)
+            for m in range(weight.shape[1]):
+                total[:] = np.float32(0)
+                for i in range(weight.shape[2]):
+                    for j in range(weight.shape[3]):
+                        row = _met(phases, i, j, stride, dilation, total.size)
+                        _accumulate(total, row, weight[c, m, i, j])
+                for y in range(rows):
+                    _copied(total[y * pitch : y * pitch + columns], out[n, c, m, y])
+
+
+@compiled
+def _channel_spread(
+    y: Array, weight: Array, out: Array, stride: Pair, padding: Pair, dilation: Pair, phases: Array
+) -> None:
+    lines = np.zeros((y.shape[3], phases.shape[3]), np.float32)
+    for n in range(y.shape[0]):
+        for c in range(y.shape[1]):
+            phases[:] = np.float32(0)
+            for m in range(y.shape[2]):
+                for r in range(y.shape[3]):
+                    _copied(y[n, c, m, r], lines[r, : y.shape[4]])
+                for i in range(weight.shape[2]):
+                    for j in range(weight.shape[3]):
+                        total = _met(phases, i, j, stride, dilation, lines.size)
+                        _accumulate(total, lines.reshape(-1), weight[c, m, i, j])
+            _put_back(phases, out[n, c], stride, padding)
+
+
+@compiled
+def _channel_sums(
+    x: Array, y: Array, out: Array, stride: Pair, padding: Pair, dilation: Pair, phases: Array
+) -> None:
+    lines = np.zeros((y.shape[3], phases.shape[3]), np.float32)
+    for n in range(x.shape[0]):
+        for c in range(x.shape[1]):
+            _lay_out(x[n, c], phases, stride, padding)
+            for m in range(y.shape[2]):
+                for r in range(y.shape[3]):
+                    _copied(y[n, c, m, r], lines[r, : y.shape[4]])
+                for i in range(out.shape[2]):
+                    for j in range(out.shape[3]):
+                        row = _met(phases, i, j, stride, dilation, lines.size)
+                        out[c, m, i, j] += _product(row, lines.reshape(-1))
+
+
+def channel_products(
+    x: Array, weight: Array, places: Pair, stride: Pair, padding: Pair, dilation: Pair
+) -> Array:
+    """Convolve each channel with kernels of its own.
+
+    x: [batch, channels, rows, columns]; weight: [channels, kernels, rows, columns]. The result is
+    [batch, channels, kernels, *places].
+    """
+    out = np.empty((*x.shape[:2], weight.shape[1], *places), np.float32)
+    phases = _phases((weight.shape[2], weight.shape[3]), places, stride, dilation)
+    x, weight = np.ascontiguousarray(x), np.ascontiguousarray(weight)
+    _channel_products(x, weight, out, stride, padding, dilation, phases)
+    return out
+
+
+def channel_spread(
+    y: Array, weight: Array, space: Pair, stride: Pair, padding: Pair, dilation: Pair
+) -> Array:
+    """The adjoint of `channel_products` in its input, of a spatial shape; finite weights."""
+    out = np.zeros((*y.shape[:2], *space), np.float32)
+    places = (y.shape[3], y.shape[4])
+    phases = _phases((weight.shape[2], weight.shape[3]), places, stride, dilation)
+    y, weight = np.ascontiguousarray(y), np.ascontiguousarray(weight)
+    _channel_spread(y, weight, out, stride, padding, dilation, phases)
+    return out
+
+
+def channel_sums(
+    x: Array, y: Array, size: Pair, stride: Pair, padding: Pair, dilation: Pair
+) -> Array | None:
+    """The adjoint of `channel_products` in its weight, of a window's shape.
+
+    None where it is not finite: what lies between lines is not to be multiplied by infinity.
+    """
+    sums = np.zeros((*y.shape[1:3], *size), np.float64)
+    phases = _phases(size, (y.shape[3], y.shape[4]), stride, dilation)
+    x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
+    _channel_sums(x, y, sums, stride, padding, dilation, phases)
+    return sums.astype(np.float32) if np.isfinite(sums).all() else None
