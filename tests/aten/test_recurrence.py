@@ -139,11 +139,14 @@ def trained(kind, *, packed, bidirectional, biases=True, batch_first=False):
     """Outputs, first and second derivatives of a network of two layers."""
     mq.manual_seed(0)
     options = {"bias": biases, "bidirectional": bidirectional, "batch_first": batch_first}
+    kind, _, projected = kind.partition(" ")
+    options |= {"proj_size": 2} if projected else {}
     model = getattr(nn, kind)(3, 4, 2, dtype=mq.float64, **options)
     x = mq.randn(5, 3, 3, dtype=mq.float64, requires_grad=True)
     given = nn.utils.rnn.pack_padded_sequence(x, mq.tensor([5, 5, 2])) if packed else x
     output, last = model(given)
     output = output.data if packed else output
+    last = mq.cat(last, 2) if isinstance(last, tuple) else last
     leaves = [x, *model.parameters()]
     loss = (output * output).sum() + (last * last * last).sum()
     first = mq.autograd.grad(loss, leaves, create_graph=True)
@@ -154,7 +157,7 @@ def trained(kind, *, packed, bidirectional, biases=True, batch_first=False):
 
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("kind", ["GRU", "RNN"])
+@pytest.mark.parametrize("kind", ["GRU", "RNN", "LSTM", "LSTM projected"])
 def test_what_nobody_watches_gives_the_results_of_the_steps(kind, packed, bidirectional):
     found = trained(kind, packed=packed, bidirectional=bidirectional)
     with Recording() as mode:
@@ -164,7 +167,7 @@ def test_what_nobody_watches_gives_the_results_of_the_steps(kind, packed, bidire
         assert mq.allclose(one, other, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["GRU", "RNN"])
+@pytest.mark.parametrize("kind", ["GRU", "RNN", "LSTM"])
 def test_without_biases_the_batch_first_it_is_the_loop_where_nobody_watches(kind):
     options = {"packed": False, "bidirectional": False, "biases": False, "batch_first": True}
     found = trained(kind, **options)

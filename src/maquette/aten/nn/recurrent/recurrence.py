@@ -2,7 +2,7 @@
 
 The operators (`aten::lstm.input` and so on) are definitions by these steps; PyTorch, too,
 decomposes them so unless a vendor's library takes all of a network. Where nobody watches them, the
-steps of a GRU or a simple network are one operator (`unwatched_steps.py`). The input's products are
+steps of a layer are one operator (`unwatched_steps.py`). The input's products are
 taken for all time steps at once, then a step at a time. A packed batch is told by its
 `batch_sizes`, how many sequences reach each time step, and laid out one step after another.
 """
@@ -78,7 +78,12 @@ def _gru_step(gates: Gates, state: State, weights: Weights) -> State:
     return ((h - n).mul_(z).add_(n),)
 
 
-_NAMES: dict[Cell, str] = {_gru_step: "gru", _tanh_step: "tanh", _relu_step: "relu"}
+_NAMES: dict[Cell, str] = {
+    _gru_step: "gru",
+    _lstm_step: "lstm",
+    _tanh_step: "tanh",
+    _relu_step: "relu",
+}
 
 
 def _known(gates: Tensor) -> Gates:
@@ -163,7 +168,7 @@ def _over_time(
     if cell is _lstm_step and takes(input, weights, state):
         return _by_layer(input, state, weights, backwards)
     gates = aten.linear(input, weights.ih, weights.bias_ih)
-    if cell in _NAMES and unwatched((gates, weights.hh, weights.bias_hh, *state)):
+    if unwatched((gates, weights.hh, weights.bias_hh, weights.hr, *state)):
         sizes = [input.meta.shape[1]] * input.meta.shape[0]
         output, last = _at_once(cell, gates.flatten(0, 1), state, weights, backwards, sizes)
         return output.unflatten(0, gates.meta.shape[:2]), last
@@ -198,10 +203,17 @@ def _at_once(
     batch_sizes: Sequence[int],
 ) -> tuple[Tensor, State]:
     """All steps as one operator, where nobody sees more of them than what comes out."""
-    output, last, _ = recurrent_steps(
-        gates, weights.hh, weights.bias_hh, state[0], list(batch_sizes), _NAMES[cell], backwards
+    start = state[0] if len(state) == 1 else aten.cat(state, 1)
+    states, last, _ = recurrent_steps(
+        gates,
+        *(weights.hh, weights.bias_hh, weights.hr, start),
+        *(list(batch_sizes), _NAMES[cell], backwards),
     )
-    return output, (last,)
+    if len(state) == 1:
+        return states, (last,)
+    size = state[0].meta.shape[1]
+    members = last.narrow(1, 0, size), last.narrow(1, size, last.meta.shape[1] - size)
+    return states.narrow(1, 0, size).contiguous(), members
 
 
 def _over_packed(
@@ -213,7 +225,7 @@ def _over_packed(
     batch_sizes: Sequence[int],
 ) -> tuple[Tensor, State]:
     gates = aten.linear(input, weights.ih, weights.bias_ih)
-    if cell in _NAMES and unwatched((gates, weights.hh, weights.bias_hh, *state)):
+    if unwatched((gates, weights.hh, weights.bias_hh, weights.hr, *state)):
         return _at_once(cell, gates, state, weights, backwards, batch_sizes)
     if backwards:
         return _packed_backwards(cell, gates, state, weights, batch_sizes)

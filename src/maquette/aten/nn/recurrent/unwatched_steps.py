@@ -1,9 +1,12 @@
-"""All steps of a simple or a gated recurrent layer as one operator, where nobody watches the steps.
+"""All steps of a recurrent layer as one operator, where nobody watches the steps.
 
 PyTorch runs such a layer by operators, about fifteen for each step, and so does `recurrence.py`
 where modes, transforms, hooks or other kernels are to see them. Where nobody does, only the results
 count: this operator computes them with a few array functions for each step. The arithmetic is
 written once, for arrays and for tensors; on tensors it serves what is differentiated again.
+
+The state of an LSTM is its two members side by side. Whole batches of it are the operator of
+`lstm_layer.py`; packed ones, projected ones and those in double precision come here.
 """
 
 from __future__ import annotations
@@ -29,9 +32,10 @@ from maquette.tensor.tensor import Tensor
 Ints = Sequence[int]
 Grad = Tensor | None
 
-GATES = {"gru": 3, "tanh": 1, "relu": 1}
+GATES = {"gru": 3, "lstm": 4, "tanh": 1, "relu": 1}
 """How many gates a cell has."""
-_KEPT = {"gru": 4, "tanh": 0, "relu": 0}  # r, z, n and the hidden part of n
+# Of a GRU r, z, n and the hidden part of n; of an LSTM i, f, g, o and tanh of the cell.
+_KEPT = {"gru": 4, "lstm": 5, "tanh": 0, "relu": 0}
 
 # --- the arithmetic ------------------------------------------------------------------
 
@@ -95,29 +99,46 @@ def _gru_step(fn: _Functions, gates: Any, hidden: Any, h: Any) -> tuple[Any, ...
     return (h - n) * z + n, r, z, n, late
 
 
+def _lstm_step(fn: _Functions, sums: Any, c: Any, projection: Any) -> tuple[Any, ...]:
+    """Hochreiter and Schmidhuber 1997, with a forget gate: the state, and what is kept."""
+    size = c.shape[-1]
+    both = fn.sigmoid(sums[:, : 2 * size])
+    i, f, g = both[:, :size], both[:, size:], fn.tanh(sums[:, 2 * size : 3 * size])
+    o = fn.sigmoid(sums[:, 3 * size :])
+    c = f * c + i * g
+    bent = fn.tanh(c)
+    h = o * bent
+    return fn.join([h if projection is None else h @ projection.T, c], 1), i, f, g, o, bent
+
+
 def _run(
     fn: _Functions,
     gates: Any,
     weight: Any,
     bias: Any,
+    projection: Any,
     h: Any,
     batch_sizes: Ints,
     cell: str,
     reverse: bool,
 ) -> _Ran:
     # Products of matrices, the second factor along its rows: 2.6 times as fast (`lstm_layer.py`).
-    recurrent, count = fn.dense(weight.T), len(batch_sizes)
+    recurrent, count, size = fn.dense(weight.T), len(batch_sizes), weight.shape[1]
     outputs: list[Any] = [None] * count
     kept: list[tuple[Any, ...]] = [()] * count
     for t, first, end in _steps(batch_sizes, reverse):
         running = end - first
         whole = running == h.shape[0]
         before = h if whole else h[:running]
-        hidden = before @ recurrent
+        hidden = (before[:, :size] if cell == "lstm" else before) @ recurrent
         if bias is not None:
             hidden = hidden + bias
         if cell == "gru":
             now, *kept[t] = _gru_step(fn, gates[first:end], hidden, before)  # type: ignore[call-overload]  # a list
+        elif cell == "lstm":
+            now, *kept[t] = _lstm_step(  # type: ignore[call-overload]  # a list
+                fn, hidden + gates[first:end], before[:, size:], projection
+            )
         else:
             now = getattr(fn, cell)(hidden + gates[first:end])
         outputs[t] = now
@@ -125,9 +146,26 @@ def _run(
     return _Ran(outputs, kept, h)
 
 
+def _lstm_step_back(
+    fn: _Functions, kept: tuple[Any, ...], by_h: Any, by_c: Any, c: Any, projection: Any
+) -> tuple[Any, Any]:
+    """The gradients by a step's gates and by the cell before it."""
+    i, f, g, o, bent = kept
+    by_h = by_h if projection is None else by_h @ projection
+    by_c = by_c + by_h * o * (1 - bent * bent)
+    by_gates = [
+        by_c * g * i * (1 - i),
+        by_c * c * f * (1 - f),
+        by_c * i * (1 - g * g),
+        by_h * bent * o * (1 - o),
+    ]
+    return fn.join(by_gates, 1), by_c * f
+
+
 def _run_back(
     fn: _Functions,
     weight: Any,
+    projection: Any,
     start: Any,
     ran: _Ran,
     grad_output: Any,
@@ -135,10 +173,13 @@ def _run_back(
     batch_sizes: Ints,
     cell: str,
     reverse: bool,
-) -> tuple[Any, Any, Any, Any]:
-    """The gradients by gates, weight, bias and first state; grad_output: None for zeros."""
-    count = len(batch_sizes)
-    by_gates, by_hidden, befores = ([None] * count for _ in range(3))
+) -> tuple[Any, Any, Any, Any, Any]:
+    """The gradients by gates, weight, bias, projection and first state.
+
+    grad_output: None for zeros. Without a projection its gradient is None.
+    """
+    count, size = len(batch_sizes), weight.shape[1]
+    by_gates, by_hidden, befores, by_outputs = ([None] * count for _ in range(4))
     order = list(_steps(batch_sizes, reverse))
     for at in range(count - 1, -1, -1):
         t, first, end = order[at]
@@ -155,6 +196,11 @@ def _run_back(
             by_gates[t] = fn.join([by_r, by_z, by_n], 1)
             by_hidden[t] = fn.join([by_r, by_z, by_n * r], 1)
             by_before = by_now * z + by_hidden[t] @ weight
+        elif cell == "lstm":
+            by_h, by_c, before, c = *_halves(by_now, size), *_halves(before, size)
+            found = _lstm_step_back(fn, ran.kept[t], by_h, by_c, c, projection)
+            by_gates[t] = by_hidden[t] = found[0]
+            by_before, by_outputs[t] = fn.join([found[0] @ weight, found[1]], 1), by_h
         else:
             now = ran.outputs[t]
             by_now = by_now * (1 - now * now if cell == "tanh" else fn.positive(now))
@@ -162,9 +208,17 @@ def _run_back(
             by_before = by_now @ weight
         befores[t] = before
         grad_h = by_before if whole else fn.join([by_before, grad_h[running:]], 0)
-    gates = fn.join(by_gates, 0)
+    gates, by_projection = fn.join(by_gates, 0), None
     rows = gates if cell != "gru" else fn.join(by_hidden, 0)
-    return gates, rows.T @ fn.join(befores, 0), rows.sum(0), grad_h
+    if projection is not None:
+        whole = fn.join([o * bent for *_, o, bent in ran.kept], 0)
+        by_projection = fn.join(by_outputs, 0).T @ whole
+    return gates, rows.T @ fn.join(befores, 0), rows.sum(0), by_projection, grad_h
+
+
+def _halves(state: Any, size: int) -> tuple[Any, Any]:
+    """An LSTM's state and its cell, side by side."""
+    return state[:, :size], state[:, size:]
 
 
 def _state_before(
@@ -187,7 +241,9 @@ def _state_before(
 
 # --- where it stands for the steps ---------------------------------------------------
 
-_SHOWN = """addmm mm add_.Tensor add.Tensor sub.Tensor mul_.Tensor sigmoid_ tanh_ tanh relu"""
+_SHOWN = (
+    """addmm mm add_.Tensor add.Tensor sub.Tensor mul_.Tensor mul.Tensor sigmoid_ tanh_ tanh relu"""
+)
 """The operators that the steps are made of otherwise."""
 
 
@@ -199,13 +255,13 @@ def unwatched(tensors: Sequence[Tensor | None]) -> bool:
 # --- the operator --------------------------------------------------------------------
 
 recurrent_steps = define(
-    "maquette::recurrent_steps(Tensor gates, Tensor weight, Tensor? bias, Tensor hx, "
-    "int[] batch_sizes, str cell, bool reverse) -> (Tensor, Tensor, Tensor)"
+    "maquette::recurrent_steps(Tensor gates, Tensor weight, Tensor? bias, Tensor? projection, "
+    "Tensor hx, int[] batch_sizes, str cell, bool reverse) -> (Tensor, Tensor, Tensor)"
 )
 recurrent_steps.describe(
     "All steps of a recurrent layer: of the input's part of the gates [rows, gates * size], one "
-    "step's rows after another's, the outputs [rows, size], the last state [N, size], and what "
-    "backward needs."
+    "step's rows after another's, the states [rows, size], the last state [N, size], and what "
+    "backward needs. An LSTM's state has its two members side by side."
 )
 
 
@@ -214,6 +270,7 @@ def recurrent_steps_shape(
     gates: TensorMeta,
     weight: TensorMeta,
     bias: TensorMeta | None,
+    projection: TensorMeta | None,
     hx: TensorMeta,
     batch_sizes: Ints,
     cell: str,
@@ -221,18 +278,23 @@ def recurrent_steps_shape(
 ) -> tuple[TensorMeta, TensorMeta, TensorMeta]:
     check(cell in GATES, lambda: f"recurrent_steps: expected a cell of {[*GATES]}, got {cell!r}")
     check(
-        gates.ndim == hx.ndim == 2,
+        gates.ndim == hx.ndim == weight.ndim == 2,
         lambda: (
-            f"recurrent_steps: expected gates [rows, gates * size] and a state [N, size], got "
-            f"{gates} and {hx}"
+            f"recurrent_steps: expected gates [rows, gates * size], a weight [gates * size, size] "
+            f"and a state [N, size], got {gates}, {weight} and {hx}"
         ),
     )
-    batch, size = hx.shape
-    width = GATES[cell] * size
-    wanted: dict[str, tuple[TensorMeta, tuple[int, ...]]]
-    wanted = {"gates": (gates, (sum(batch_sizes), width)), "weight": (weight, (width, size))}
+    (batch, state), (width, size) = hx.shape, weight.shape
+    unit = width // GATES[cell]
+    wanted: dict[str, tuple[TensorMeta, tuple[int, ...]]] = {
+        "gates": (gates, (sum(batch_sizes), GATES[cell] * unit)),
+        "hx": (hx, (batch, size + unit if cell == "lstm" else unit)),
+        "weight": (weight, (width, unit if projection is None else size)),
+    }
     if bias is not None:
         wanted["bias"] = bias, (width,)
+    if projection is not None:
+        wanted["projection"] = projection, (size, unit)
     for name, (one, shape) in wanted.items():
         check(
             one.dtype is hx.dtype and expect_alike(one.shape, shape),
@@ -243,9 +305,9 @@ def recurrent_steps_shape(
         )
     rows = gates.shape[0]
     return (
-        gates.fresh((rows, size)),
-        gates.fresh((batch, size)),
-        gates.fresh((rows, _KEPT[cell] * size)),
+        gates.fresh((rows, state)),
+        gates.fresh((batch, state)),
+        gates.fresh((rows, _KEPT[cell] * unit)),
     )
 
 
@@ -255,13 +317,15 @@ def recurrent_steps_kernel(
     gates: Array,
     weight: Array,
     bias: Array | None,
+    projection: Array | None,
     hx: Array,
     batch_sizes: Ints,
     cell: str,
     reverse: bool,
 ) -> tuple[Array, Array, Array]:
-    x, w, b, h = (a if a is None else wide(a) for a in (gates, weight, bias, hx))
-    ran = _run(_of_arrays(xp), x, w, b, h, batch_sizes, cell, reverse)
+    given = (gates, weight, bias, projection, hx)
+    x, w, b, p, h = (a if a is None else wide(a) for a in given)
+    ran = _run(_of_arrays(xp), x, w, b, p, h, batch_sizes, cell, reverse)
     kept = xp.empty((gates.shape[0], 0), gates.dtype)
     if _KEPT[cell]:
         kept = xp.concatenate([xp.concatenate(each, 1) for each in ran.kept])
@@ -276,12 +340,13 @@ def recurrent_steps_cost(gates: TensorMeta, weight: TensorMeta, *rest: Any) -> C
     return Cost(flops=2 * gates.shape[0] * weight.shape[0] * weight.shape[1])
 
 
-@recurrent_steps.derivative("gates", "weight", "bias", "hx")
+@recurrent_steps.derivative("gates", "weight", "bias", "projection", "hx")
 def recurrent_steps_grad(
     grads: Sequence[Grad],
     gates: Tensor,
     weight: Tensor,
     bias: Tensor | None,
+    projection: Tensor | None,
     hx: Tensor,
     batch_sizes: Ints,
     cell: str,
@@ -291,36 +356,27 @@ def recurrent_steps_grad(
 ) -> tuple[Grad, ...]:
     settings = batch_sizes, cell, reverse
     if is_grad_enabled():  # to be differentiated again
-        return _gradients_by_parts(grads, gates, weight, bias, hx, *settings)
-    by_gates, by_weight, by_bias, by_hx = recurrent_steps_backward(
-        grads[0], grads[1], weight, hx, result0, result2, *settings
-    )
-    return by_gates, by_weight, None if bias is None else by_bias, by_hx
-
-
-def _gradients_by_parts(
-    grads: Sequence[Grad],
-    gates: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    hx: Tensor,
-    *settings: Any,
-) -> tuple[Grad, ...]:
-    ran = _run(_OF_TENSORS, gates, weight, bias, hx, *settings)
-    by_last = aten.zeros_like(hx) if grads[1] is None else grads[1]
-    by_gates, by_weight, by_bias, by_hx = _run_back(
-        _OF_TENSORS, weight, hx, ran, grads[0], by_last, *settings
-    )
-    return by_gates, by_weight, None if bias is None else by_bias, by_hx
+        ran = _run(_OF_TENSORS, gates, weight, bias, projection, hx, *settings)
+        by_last = aten.zeros_like(hx) if grads[1] is None else grads[1]
+        found = _run_back(_OF_TENSORS, weight, projection, hx, ran, grads[0], by_last, *settings)
+    else:
+        found = recurrent_steps_backward(
+            grads[0], grads[1], weight, projection, hx, result0, result2, *settings
+        )
+    by_gates, by_weight, by_bias, by_projection, by_hx = found
+    by_bias = None if bias is None else by_bias
+    by_projection = None if projection is None else by_projection
+    return by_gates, by_weight, by_bias, by_projection, by_hx
 
 
 recurrent_steps_backward = define(
     "maquette::recurrent_steps_backward(Tensor? grad_output, Tensor? grad_last, Tensor weight, "
-    "Tensor hx, Tensor output, Tensor kept, int[] batch_sizes, str cell, bool reverse) "
-    "-> (Tensor, Tensor, Tensor, Tensor)"
+    "Tensor? projection, Tensor hx, Tensor output, Tensor kept, int[] batch_sizes, str cell, "
+    "bool reverse) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
 recurrent_steps_backward.describe(
-    "The gradients of `recurrent_steps` by the gates, the weight, the bias and the first state."
+    "The gradients of `recurrent_steps` by the gates, the weight, the bias, the projection and the "
+    "first state; empty for a projection that is not there."
 )
 
 
@@ -329,6 +385,7 @@ def recurrent_steps_backward_shape(
     grad_output: TensorMeta | None,
     grad_last: TensorMeta | None,
     weight: TensorMeta,
+    projection: TensorMeta | None,
     hx: TensorMeta,
     output: TensorMeta,
     kept: TensorMeta,
@@ -343,8 +400,8 @@ def recurrent_steps_backward_shape(
                 f"recurrent_steps_backward: expected {name} of shape {list(of.shape)}, got {grad}"
             ),
         )
-    width = weight.shape[0]
-    shapes = (output.shape[0], width), weight.shape, (width,), hx.shape
+    width, by_projection = weight.shape[0], (0,) if projection is None else projection.shape
+    shapes = (output.shape[0], width), weight.shape, (width,), by_projection, hx.shape
     return tuple([weight.fresh(shape) for shape in shapes])
 
 
@@ -354,6 +411,7 @@ def recurrent_steps_backward_kernel(
     grad_output: Array | None,
     grad_last: Array | None,
     weight: Array,
+    projection: Array | None,
     hx: Array,
     output: Array,
     kept: Array,
@@ -371,11 +429,15 @@ def recurrent_steps_backward_kernel(
         gates[t] = tuple([by_parts[first:end, n] for n in range(parts)])
     ran = _Ran(outputs, gates, None)
     settings = batch_sizes, cell, reverse
-    return _run_back(_of_arrays(xp), weight, hx, ran, grad_output, by_last, *settings)
+    by_gates, by_weight, by_bias, by_projection, by_hx = _run_back(
+        _of_arrays(xp), weight, projection, hx, ran, grad_output, by_last, *settings
+    )
+    none = xp.empty(0, weight.dtype) if by_projection is None else by_projection
+    return by_gates, by_weight, by_bias, none, by_hx
 
 
 @recurrent_steps_backward.cost
 def recurrent_steps_backward_cost(
     grad_output: TensorMeta | None, grad_last: TensorMeta | None, weight: TensorMeta, *rest: Any
 ) -> Cost:
-    return Cost(flops=4 * rest[1].shape[0] * weight.shape[0] * weight.shape[1])
+    return Cost(flops=4 * rest[2].shape[0] * weight.shape[0] * weight.shape[1])
