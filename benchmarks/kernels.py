@@ -250,7 +250,6 @@ STATEMENTS = {
     "outer": "T.outer(column, row)",
     "addr": "T.addr(x, column, row)",
     "cdist, p=1": "T.cdist(points, points, p=1.0)",
-    "remainder": "T.remainder(x, positive)",
     "LSTM, packed": "lstm(packed)",
     "LSTM, projected": "projected(sequence)",
     "tiny GPT, a step": "_gpt()",

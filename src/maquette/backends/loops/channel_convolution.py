@@ -28,9 +28,39 @@ def _copied(row: Array, out: Array) -> None:
 
 
 @compiled
-def _copied_by_two(row: Array, out: Array) -> None:
-    for i in range(np.uint64(out.size)):  # a number known not to be negative, for vectors
-        out[i] = row[np.uint64(2) * i]
+def _by_two(plane: Array, phases: Array, stride: Pair, padding: Pair, back: bool) -> None:
+    """Copy a plane to its phases by columns' steps of two, or ``back``: two elements at a time.
+
+    Lines are places in flat memory, counted without a sign, for vectors: to make an array of each
+    takes as long as to copy it.
+    """
+    flat, out = plane.reshape(-1), phases.reshape(-1)
+    height, width = plane.shape
+    lines, pitch = phases.shape[2], phases.shape[3]
+    even, odd = padding[1] // 2, (padding[1] + 1) // 2  # where the first two of a line go
+    pairs = np.uint64(max(0, min(width // 2, pitch - odd)))
+    single = even + np.int64(pairs) < pitch and 2 * np.int64(pairs) < width
+    one, two = np.uint64(1), np.uint64(2)
+    for y in range(height):
+        line, phase = (y + padding[0]) // stride[0], (y + padding[0]) % stride[0]
+        if line >= lines:
+            continue
+        row = np.uint64(y * width)
+        first = ((2 * phase + padding[1] % 2) * lines + line) * pitch + even
+        second = ((2 * phase + (padding[1] + 1) % 2) * lines + line) * pitch + odd
+        evens, odds = np.uint64(first), np.uint64(second)
+        if back:
+            for i in range(pairs):
+                flat[row + two * i] = out[evens + i]
+                flat[row + two * i + one] = out[odds + i]
+        else:
+            for i in range(pairs):
+                out[evens + i] = flat[row + two * i]
+                out[odds + i] = flat[row + two * i + one]
+        if single and back:
+            flat[row + two * pairs] = out[evens + pairs]
+        elif single:
+            out[evens + pairs] = flat[row + two * pairs]
 
 
 @compiled
@@ -44,6 +74,9 @@ def _seen(phase: int, step: int, padding: int, size: int, places: int) -> Pair:
 def _lay_out(x: Array, phases: Array, stride: Pair, padding: Pair) -> None:
     """Copy a plane to its phases [rows' phases, columns' phases, rows, columns]."""
     step = stride[1]
+    if step == 2:
+        _by_two(x, phases, stride, padding, False)
+        return
     for a in range(stride[0]):
         top, bottom = _seen(a, stride[0], padding[0], x.shape[0], phases.shape[2])
         for b in range(step):
@@ -53,8 +86,6 @@ def _lay_out(x: Array, phases: Array, stride: Pair, padding: Pair) -> None:
                 start = first * step + b - padding[1]
                 if step == 1:
                     _copied(row[start : start + out.size], out)
-                elif step == 2:
-                    _copied_by_two(row[start:], out)
                 else:
                     for i in range(out.size):
                         out[i] = row[start + i * step]
@@ -64,6 +95,9 @@ def _lay_out(x: Array, phases: Array, stride: Pair, padding: Pair) -> None:
 def _put_back(phases: Array, x: Array, stride: Pair, padding: Pair) -> None:
     """The reverse of `_lay_out`."""
     step = stride[1]
+    if step == 2:
+        _by_two(x, phases, stride, padding, True)
+        return
     for a in range(stride[0]):
         top, bottom = _seen(a, stride[0], padding[0], x.shape[0], phases.shape[2])
         for b in range(step):
@@ -101,6 +135,14 @@ def _accumulate(total: Array, row: Array, factor: Any) -> None:
         total[i] += row[i] * factor
 
 
+@fused
+def _accumulate_three(total: Array, a: Array, b: Array, c: Array, factors: Array) -> None:
+    """`_accumulate` three rows in turn: the total is read and written once."""
+    p, q, r = factors[0], factors[1], factors[2]
+    for i in range(total.size):
+        total[i] = ((total[i] + a[i] * p) + b[i] * q) + c[i] * r
+
+
 @reordered
 def _product(a: Array, b: Array) -> Any:
     total = np.float32(0)
@@ -121,9 +163,18 @@ def _channel_products(
             for m in range(weight.shape[1]):
                 total[:] = np.float32(0)
                 for i in range(weight.shape[2]):
-                    for j in range(weight.shape[3]):
+                    factors, threes = weight[c, m, i], weight.shape[3] // 3 * 3
+                    for j in range(0, threes, 3):
+                        _accumulate_three(
+                            total,
+                            _met(phases, i, j, stride, dilation, total.size),
+                            _met(phases, i, j + 1, stride, dilation, total.size),
+                            _met(phases, i, j + 2, stride, dilation, total.size),
+                            factors[j : j + 3],
+                        )
+                    for j in range(threes, weight.shape[3]):
                         row = _met(phases, i, j, stride, dilation, total.size)
-                        _accumulate(total, row, weight[c, m, i, j])
+                        _accumulate(total, row, factors[j])
                 for y in range(rows):
                     _copied(total[y * pitch : y * pitch + columns], out[n, c, m, y])
 
