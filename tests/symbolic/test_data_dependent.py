@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -195,6 +196,52 @@ def test_F78_two_unbacked_sizes_are_asserted_equal(ms: mq.FakeTensorMode) -> Non
         mq.empty(u) + mq.empty(v)
     asserted = [repr(a) for listed in env.deferred.values() for a in listed]
     assert any("Eq(u0, u1)" in a for a in asserted)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: mq.zeros(n),
+        lambda n: mq.empty(2, n),
+        lambda n: mq.ones(1).new_empty(n),
+        lambda n: mq.full((n,), 1.0),
+        lambda n: mq.rand(n),
+        lambda n: mq.empty_strided((n,), (1,)),
+    ],
+)
+def test_F78_sizes_given_to_factories_are_not_negative(
+    ms: mq.FakeTensorMode, make: Callable[[int], mq.Tensor]
+) -> None:
+    env = ms.shape_env
+    assert env is not None
+    u, s = env.create_unbacked_symint(), ms.from_tensor(mq.ones(5), static_shapes=False).shape[0]
+    with ms:
+        make(u - 3)
+        assert str(env.var_to_range[u.node.expr]) == "VR[3, int_oo]"
+        make(s - 3)
+        assert [g.text for g in env.guards] == ["s0 - 3 >= 0"]
+        with pytest.raises(RuntimeError, match="negative dimension s0 - 9"):
+            make(s - 9)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x, u: x.repeat(u),
+        lambda x, u: x.topk(u),
+        lambda x, u: x.kthvalue(u),
+        lambda x, u: x.clone().copy_(mq.zeros(u)),
+    ],
+)
+def test_F136_conditions_on_unbacked_numbers_are_asserted(
+    ms: mq.FakeTensorMode, use: Callable[[mq.Tensor, int], object]
+) -> None:
+    env = ms.shape_env
+    assert env is not None
+    u = env.create_unbacked_symint()
+    with ms:
+        use(mq.ones(6), u)
+    assert env.deferred
 
 
 def test_F79_views_of_unbacked_sizes(ms: mq.FakeTensorMode) -> None:

@@ -53,6 +53,13 @@ def test_T36_an_out_of_another_shape_is_resized_with_a_warning() -> None:
     assert out.tolist() == [[2.0, 2.0]] * 2
 
 
+def test_T36_an_out_that_is_an_input_is_not_resized() -> None:
+    a = mq.ones(())
+    with pytest.raises(RuntimeError, match=r"shape \[\] doesn't match the broadcast shape \[2\]"):
+        mq.add(mq.ones(2), a, out=a)
+    assert a.shape == ()
+
+
 def test_T36_an_empty_out_is_resized_silently() -> None:
     assert mq.add(mq.ones(2), 1, out=mq.empty(0)).tolist() == [2.0, 2.0]
 

@@ -65,6 +65,11 @@ def expect_true(answer: bool) -> bool:
     return bool(answer) if node is None else node.expect_true("", 0)
 
 
+def expect_within(low: int, value: int, high: int) -> bool:
+    """Whether ``low <= value <= high``, which must hold; what depends on data is asserted later."""
+    return expect_true(low <= value) and expect_true(value <= high)
+
+
 def alike(a: Sequence[int], b: Sequence[int]) -> bool:
     """Whether two shapes are known to be equal, size by size."""
     if a is b:

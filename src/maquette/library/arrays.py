@@ -17,6 +17,7 @@ import numpy as np
 
 from maquette.core.device import device
 from maquette.core.dtype import float32, float64
+from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.ownership import held_only
 from maquette.core.promotion import defaults
@@ -27,6 +28,7 @@ from maquette.dispatch.generated import generate
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.packet import find_packet
+from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.library.infer import (
     Outcome,
@@ -500,10 +502,26 @@ def resize_outputs(
         meta = outcome.value if len(kinds) == 1 else outcome.value[n]  # type: ignore[index]  # one meta a return
         if isinstance(target, Tensor) and isinstance(meta, TensorMeta) and target.meta is not meta:
             if op._schema.arguments[source].is_out:
+                _check_input_keeps_shape(op, params, source, meta)
                 warn_resized(target.meta, meta.shape)
             if meta.storage_bytes > target._storage.nbytes():
                 resize_storage(target, meta.storage_bytes)
             relayout(target, meta)
+
+
+def _check_input_keeps_shape(
+    op: OpOverload, params: Sequence[object], source: int, meta: TensorMeta
+) -> None:
+    """Refuse to resize an output that is an input as well: its elements are still to be read."""
+    target = cast(Tensor, params[source])
+    if Tag.pointwise in op.tags and target.meta.shape != meta.shape:
+        check(
+            not any(p is target for i, p in enumerate(params) if i != source),
+            lambda: (
+                f"output with shape {list(target.meta.shape)} doesn't match the broadcast shape "
+                f"{list(meta.shape)}: it is an input of {op.name()} too, so it is not resized"
+            ),
+        )
 
 
 def warn_resized(out: TensorMeta, shape: Sequence[int]) -> None:

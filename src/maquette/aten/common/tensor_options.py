@@ -19,6 +19,7 @@ from maquette.core.layout import contiguous_format, memory_format, preserve_form
 from maquette.core.layout import layout as Layout
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import format_strides
+from maquette.core.symbols import expect_true
 
 Number = bool | int | float | complex
 
@@ -42,6 +43,7 @@ def new_meta(
     where = cpu if device is None else canonical(device)
     kind = get_default_dtype() if dtype is None else dtype
     _check_storage(size, kind)
+    check_signs(size)
     strides = None
     if format is not None and format is not contiguous_format:
         check(
@@ -50,6 +52,16 @@ def new_meta(
         )
         strides = format_strides(size, (), format)
     return TensorMeta.of(kind, size, strides, 0, where)
+
+
+def check_signs(size: tuple[int, ...]) -> None:
+    """Refuse symbolic sizes that are negative: backed ones guard, unbacked ones assert (F78).
+
+    A plain size is looked at where the meta is made.
+    """
+    for n in size:
+        if n.__class__ is not int and not expect_true(n >= 0):
+            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {[*size]}")
 
 
 def _check_storage(size: tuple[int, ...], kind: DType) -> None:

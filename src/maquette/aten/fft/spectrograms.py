@@ -11,6 +11,7 @@ from maquette.aten.factory.assertions import _assert_async_msg
 from maquette.aten.fft.fourier import PLAIN, ROOT, WHOLE, _fft_c2c, _fft_c2r, _fft_r2c
 from maquette.aten.view.view_gradients import unfold_backward
 from maquette.core.errors import check, check_index
+from maquette.core.symbols import expect_within
 from maquette.core.warned import warn_once
 from maquette.library.page import define
 from maquette.tensor.tensor import Tensor
@@ -131,7 +132,7 @@ def _check_signal(self: Tensor, n_fft: int, hop: int) -> None:
     )
     check(meta.ndim in (1, 2), lambda: f"stft({meta}): expected a 1D or 2D tensor")
     check(
-        0 < n_fft <= meta.shape[-1],
+        expect_within(1, n_fft, meta.shape[-1]),
         lambda: (
             f"stft({meta}): expected 0 < n_fft <= {meta.shape[-1]}, the length of the signal; got "
             f"n_fft={n_fft}"

@@ -30,6 +30,7 @@ from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import int64
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
+from maquette.core.symbols import expect_within
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Cost, OperatorPage, define, describe
 from maquette.tensor.tensor import Tensor
@@ -158,7 +159,7 @@ def topk_shape(self: TensorMeta, k: int, dim: int, largest: bool, sorted: bool) 
     dim = wrap_dim(dim, self.ndim)
     size = self.shape[dim] if self.ndim else 1
     check(
-        0 <= k <= size,
+        expect_within(0, k, size),
         lambda: (
             f"selected index k out of range: topk takes k of the {size} elements of dimension "
             f"{dim}, got k={k}"
@@ -249,7 +250,7 @@ def kthvalue_shape(self: TensorMeta, k: int, dim: int, keepdim: bool) -> Pair:
     metas = _line_metas("kthvalue", self, dim, keepdim)
     size = self.shape[wrap_dim(dim, self.ndim)] if self.ndim else 1
     check(
-        1 <= k <= size,
+        expect_within(1, k, size),
         lambda: (
             f"kthvalue(): selected number k out of range for dimension "
             f"{wrap_dim(dim, self.ndim or 1)}"

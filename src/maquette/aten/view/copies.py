@@ -27,6 +27,7 @@ from maquette.core.layout import contiguous_format, memory_format, preserve_form
 from maquette.core.layout import layout as Layout
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import repeats
+from maquette.core.symbols import alike
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
@@ -91,7 +92,7 @@ def copy__shape(self: TensorMeta, src: TensorMeta | Number, non_blocking: bool) 
 
 def _check_broadcasts(self: TensorMeta, src: TensorMeta) -> None:
     check(
-        src.shape == self.shape or broadcast_shapes(self.shape, src.shape) == self.shape,
+        alike(src.shape, self.shape) or alike(broadcast_shapes(self.shape, src.shape), self.shape),
         lambda: (
             f"output with shape {list(self.shape)} doesn't match the broadcast shape "
             f"{list(broadcast_shapes(self.shape, src.shape))}"

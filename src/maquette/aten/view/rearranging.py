@@ -23,7 +23,7 @@ from maquette.core.fitting import check_fits
 from maquette.core.layout import preserve_format
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import format_strides
-from maquette.core.symbols import is_true
+from maquette.core.symbols import expect_true, is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
 from maquette.tensor.tensor import Tensor
@@ -174,7 +174,7 @@ def repeat_shape(self: TensorMeta, repeats: Ints) -> TensorMeta:
         ),
     )
     check(
-        all(r >= 0 for r in repeats),
+        all(expect_true(r >= 0) for r in repeats),
         lambda: f"Trying to create tensor with negative dimension: repeat({list(repeats)})",
     )
     padded = (1,) * missing + self.shape

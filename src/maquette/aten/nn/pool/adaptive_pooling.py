@@ -19,7 +19,7 @@ from maquette.core.dtype import int64
 from maquette.core.errors import check
 from maquette.core.layout import channels_last, channels_last_3d
 from maquette.core.meta import TensorMeta
-from maquette.core.symbols import is_true
+from maquette.core.symbols import expect_true, is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.advice import check_advised
 from maquette.library.page import OperatorPage, define, describe
@@ -61,7 +61,7 @@ def _check_adaptive(name: str, self: TensorMeta, output_size: Ints, dims: int) -
         lambda: f"It is {list(output_size)}: {dims} numbers are due.",
     )
     check(
-        all(n >= 0 for n in output_size),
+        all(expect_true(n >= 0) for n in output_size),
         lambda: (
             f"{name}: elements of output_size must be greater than or equal to 0 but received "
             f"{{{', '.join(map(str, output_size))}}}"
