@@ -77,6 +77,11 @@ def test_F83_a_real_tensor_passes_the_cache_by() -> None:
     assert mq.FakeTensorMode.cache_info().bypasses == {"non-fake tensor": 1}
 
 
+def test_F83_what_makes_a_sparse_tensor_passes_the_cache_by(m: mq.FakeTensorMode) -> None:
+    mq.zeros_like(m.from_tensor(mq.ones(2)), layout=mq.sparse_coo)
+    assert mq.FakeTensorMode.cache_info().bypasses == {"torch.sparse_coo tensor": 1}
+
+
 def test_F83_a_fake_of_another_mode_passes_the_cache_by(m: mq.FakeTensorMode) -> None:
     mode = mq.FakeTensorMode(allow_non_fake_inputs=True)
     with mode:

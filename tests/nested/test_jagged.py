@@ -9,6 +9,7 @@ import maquette.torch as torch
 from maquette.fake.describe import MetaTensorDescriber
 from maquette.fake.meta_converter import MetaConverter
 from maquette.nested import NestedTensor, nested_tensor, nested_tensor_from_jagged
+from maquette.symbolic import ShapeEnv
 from maquette.tensor.nested_ints import nested_int_of
 
 
@@ -281,6 +282,18 @@ def test_gradients_are_those_of_the_rows(name: str, program) -> None:
             step[at] = 1e-2
             numeric[at] = (program(over(values + step)) - program(over(values - step))) / 2e-2
             assert abs(numeric[at].item() - values.grad[at].item()) < 2e-2
+
+
+def test_M61_a_jagged_tensor_in_a_mode_with_symbols() -> None:
+    env = ShapeEnv()
+    first, second = (mq.FakeTensorMode(shape_env=env) for _ in range(2))
+    t = first.from_tensor(over(mq.ones(5, 4)))
+    again = second.from_tensor(t)
+    assert [str(n) for n in t.shape] == ["s2 - 1", f"j{t.shape[1].node.t_id}", "s1"]
+    assert str(t.stride()[0]) == f"s1*j{t.shape[1].node.t_id}"
+    assert again.shape[1] == t.shape[1]
+    assert again.offsets().fake_mode is second
+    assert env.guards == []
 
 
 def test_fakes_compute() -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from maquette.core.layout import layout as Layout
 from maquette.core.layout import sparse_coo, strided
 from maquette.core.remembered import (
     epoch,
@@ -272,8 +273,9 @@ def _reason_to_bypass(params: Sequence[object], mode: FakeTensorMode) -> str | N
 
 
 def layout_of(params: Sequence[object]) -> str:
-    """The reason of a call with a tensor that is not strided."""
+    """The reason of a call with a tensor that is not strided, or that makes one."""
     layouts = [t.meta.layout for t in tensors_in(params)]
+    layouts += [p for p in params if isinstance(p, Layout)]
     return f"{next(kept for kept in layouts if kept is not strided)} tensor"
 
 

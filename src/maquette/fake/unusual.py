@@ -240,6 +240,10 @@ def _selected_again(by: Converter, t: Tensor, outer: Tensor, symbols: Symbols) -
     required to equal those that the context gives, which tells it.
     """
     base, mine = cast(Tensor, t._base).meta, t.meta
+    if mine.ndim != base.ndim - 1 or not all(
+        n.__class__ is int for n in (*base.shape, *mine.shape)
+    ):
+        return None  # of a fake with symbols the geometry is taken as it is
     for dim, (size, stride) in enumerate(zip(base.shape, base.strides, strict=True)):
         rest = [d for d in range(base.ndim) if d != dim]
         index, odd = divmod(mine.offset - base.offset, stride or 1)

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, NoReturn
 
+from maquette.core.symbols import intern_key, is_known
 from maquette.symbolic.numbers import SymInt
 
 
 class NestedIntNode:
-    """What stands behind a nested int: a number's identity and a factor."""
+    """What stands behind a nested int: a number's identity and a factor, which may be a symbol."""
 
     __slots__ = ("coeff", "number", "t_id")
 
@@ -46,7 +47,7 @@ class NestedIntNode:
 
     def str(self) -> str:
         """``j1``, ``2*j1``."""
-        return f"j{self.t_id}" if self.coeff == 1 else f"{self.coeff}*j{self.t_id}"
+        return f"j{self.t_id}" if is_known(self.coeff == 1) else f"{self.coeff}*j{self.t_id}"
 
     def canonical(self) -> Any:
         """Itself."""
@@ -54,7 +55,7 @@ class NestedIntNode:
 
     def intern_key(self) -> Hashable:
         """Equal for equal nested ints."""
-        return ("nested", self.t_id, self.coeff)
+        return ("nested", self.t_id, intern_key(self.coeff))
 
     def guard_value(self) -> NoReturn:
         """Refused: there is no one number."""
@@ -106,7 +107,7 @@ class NestedInt(SymInt):
         return self._order(other, "le") <= 0
 
     def __mul__(self, other: object) -> NestedInt:
-        if isinstance(other, SymInt) or not isinstance(other, int):
+        if isinstance(other, NestedInt) or not isinstance(other, int | SymInt):
             raise ValueError(f"unsupported: {self} times {other!r}; a nested int times an int is")
         return NestedInt(self.node.t_id, self.node.coeff * other)
 

@@ -324,7 +324,8 @@ class TypedStorage:
         return TypedStorage(wrap_storage=self._untyped.pin_memory(), dtype=self.dtype)
 
     def __repr__(self) -> str:
-        kind = f"[TypedStorage(dtype={self.dtype}, device={self.device}) of size {self.size()}]"
+        of = f"dtype={self.dtype}, device={self.device}"
+        kind = f"[torch.storage.TypedStorage({of}) of size {self.size()}]"
         rows = ["..."] if self._untyped.data is None else [f" {value}" for value in self.tolist()]
         return "\n".join([*rows, kind])
 
