@@ -43,6 +43,54 @@ def test_T12_gradients_go_through_wrappers() -> None:
     assert w.grad.inner.tolist() == [2.0, 2.0]
 
 
+VIEWS: list[Callable[[Tensor], Tensor]] = [
+    lambda t: t.view(-1),
+    lambda t: t[:1],
+    lambda t: t.unsqueeze(0).transpose(0, 1),
+    lambda t: t.chunk(2)[0],
+]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_T23_a_view_of_a_wrapper_counts_its_writes(view: Callable[[Tensor], Tensor]) -> None:
+    w = Wrapper(mq.ones(4))
+    made = view(w)
+    made.add_(1)
+    assert (w._version, made._version) == (1, 1)
+    assert made._is_view()
+    assert made._base is w
+
+
+def test_T23_a_detached_wrapper_counts_writes_and_is_no_view() -> None:
+    w = Wrapper(mq.ones(4))
+    w.detach().add_(1)
+    assert w._version == 1
+    assert not w.detach()._is_view()
+    w.clone().add_(1)
+    assert w._version == 1
+
+
+def test_T24_a_saved_wrapper_that_was_mutated_through_an_alias_is_refused() -> None:
+    w = Wrapper(mq.ones(4), requires_grad=True) * 1
+    total = (w * w).sum()
+    w.detach().add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        total.backward()
+
+
+def test_T25_a_mutated_view_of_a_wrapper_rebases_the_history() -> None:
+    w = Wrapper(mq.ones(4), requires_grad=True)
+    base = w * 1
+    base[:2].mul_(3)
+    base.sum().backward()
+    assert w.grad.inner.tolist() == [3, 3, 1, 1]
+
+
+def test_T51_a_wrapper_has_no_array() -> None:
+    with pytest.raises(RuntimeError, match=r"not supported for tensor subclasses\. This Wrapper"):
+        Wrapper(mq.ones(2)).numpy()
+
+
 def test_T12_a_wrapper_needs_a_handler() -> None:
     class Plain(Tensor):
         pass

@@ -18,6 +18,7 @@ from maquette.dispatch.call import NUMBERS
 from maquette.dispatch.generated import generate
 from maquette.dispatch.guards import AutoDispatchBelowADInplaceOrView
 from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.modes import PYTHON
 from maquette.dispatch.operator import OpOverload, fall_through, set_fallback
 from maquette.dispatch.packet import load_late
 from maquette.dispatch.tls import DispatchState, tls
@@ -76,7 +77,10 @@ def _generated_viewing(
         f"def _kernel(_ks, {params}):",
         f"    _r = _below({ks}, {params})",
         "    try:",
-        f"        if _r is {origin} or _r._storage is not {origin}._storage:",
+        f"        if _r is {origin}:",
+        "            return _r",
+        f"        if _r._storage is not {origin}._storage:",
+        f"            _link_wrapper(_r, {origin}, {base})",
         "            return _r",
         "    except AttributeError:",
         "        return _r",
@@ -128,6 +132,7 @@ def _generated_viewing(
         "_in_no_grad": _SHARED["NO_GRAD_MODE"],
         "_of_written": _SHARED[""],
         "_req": K.REQUIRES_GRAD,
+        "_link_wrapper": _link_wrapper,
         "_new": object.__new__,
         "_remember": _remember,
         "_tls": tls,
@@ -138,13 +143,27 @@ def _generated_viewing(
 def _link(view: object, origin: object, base: bool) -> None:
     if view is origin or not isinstance(view, Tensor) or not isinstance(origin, Tensor):
         return
-    if view._storage is not origin._storage or not origin._keys & ADINPLACE:
+    if view._storage is not origin._storage:
+        _link_wrapper(view, origin, base)
+        return
+    if not origin._keys & ADINPLACE:
         return
     vc = origin._vc
     view._vc = origin._version_counter() if vc is None else vc
     if base:
         make_view(view, origin)
         _remember(view, origin, "")
+
+
+def _link_wrapper(view: Tensor, origin: Tensor, base: bool) -> None:
+    """Link what a class's handler gave for a view: a new wrapper, which has no memory to share."""
+    if not view._keys & origin._keys & PYTHON or not origin._keys & ADINPLACE:
+        return
+    if view._vc is None and view._base is None and view._mq_data is origin._mq_data is None:
+        view._vc = origin._version_counter()
+        if base:
+            make_view(view, origin)
+            _remember(view, origin, "")
 
 
 def _link_all(views: Sequence[object], origin: object, *, base: bool) -> None:
@@ -165,6 +184,8 @@ def _link_all(views: Sequence[object], origin: object, *, base: bool) -> None:
                 view._keys |= inherited
                 if view._ag is None:
                     view._ag = history
+        elif isinstance(view, Tensor) and view is not origin:
+            _link_wrapper(view, origin, base)
 
 
 def _remember(view: Tensor, origin: Tensor, seen_as: str) -> None:

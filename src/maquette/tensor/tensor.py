@@ -286,6 +286,11 @@ class Tensor(TensorHistory):
             )
         if t.fake_mode is not None:
             raise RuntimeError(f"numpy(): {without_data(t)}")
+        if t._mq_data is None and t.meta.device.type == "cpu":  # a wrapper, made without memory
+            raise RuntimeError(
+                f".numpy() is not supported for tensor subclasses. This {type(t).__name__} has no "
+                f"memory of its own: convert a tensor that it wraps"
+            )
         if t._mq_data is None or t.meta.device.type != "cpu":
             raise TypeError(
                 f"can't convert {t.meta.device} device type tensor to numpy. Use Tensor.cpu() "
