@@ -328,10 +328,13 @@ def _check_range(places: _Places, own: Symbol, constraint: Any, text: str) -> No
     usual = type(constraint.vr)(2 if env.settings.specialize_zero_one else 0, math.inf)
     if (constraint.vr & usual) not in env.facts.range_of(own):
         source = places.symbols[own][0]
+        lines = dict.fromkeys(str(g.sloc) for g in env.guards if own in g.form.symbols)
+        made = f" It was made at {'; '.join(lines)}." if lines else ""
         places.violate(
             constraint,
             source,
-            f"Not all values of {constraint.render(source)} satisfy the generated guard {text}.",
+            f"Not all values of {constraint.render(source)} satisfy the generated guard {text}."
+            f"{made}",
         )
 
 
