@@ -288,3 +288,10 @@ def test_types_of_sparse_tensors_construct_and_are_asked_for():
     assert isinstance(made, torch.sparse.FloatTensor)
     assert not isinstance(made, torch.sparse.DoubleTensor)
     assert torch.sparse.LongTensor(2, 3)._nnz() == 0
+
+
+def test_settings_of_backends_may_be_set_within_a_block_that_allows_it():
+    allowing = getattr(torch.backends, "__allow_nonbracketed_mutation")
+    with allowing():
+        torch.backends.cudnn.benchmark = False
+    assert not torch.backends.flags_frozen()

@@ -13,14 +13,17 @@ from maquette.torch.backends import (
     opt_einsum,
     quantized,
 )
+from maquette.torch.backends.flags import __allow_nonbracketed_mutation, flags_frozen
 
 fp32_precision = "none"
 """What products of float32 may be rounded to; kept, the kernels do not read it."""
 
 __all__ = [
+    "__allow_nonbracketed_mutation",
     "cpu",
     "cuda",
     "cudnn",
+    "flags_frozen",
     "fp32_precision",
     "mkl",
     "mkldnn",
