@@ -149,3 +149,11 @@ def test_derivatives_of_sinc_are_exact_near_zero_too(x: float) -> None:
             c * math.perm(n, order) * x ** (n - order) for n, c in terms if n >= order
         )
         assert found.item() == pytest.approx(expected, rel=1e-9, abs=1e-300)
+
+
+@pytest.mark.parametrize("kind", [mq.float16, mq.bfloat16], ids=str)
+def test_signs_of_16_bit_floats_are_turned_in_their_bits(kind: mq.dtype) -> None:
+    x = mq.tensor([1.5, -1.5, 0.0, -0.0, float("inf"), -float("inf")], dtype=kind)
+    assert mq.neg(x).tolist() == [-1.5, 1.5, 0.0, 0.0, -float("inf"), float("inf")]
+    assert mq.neg(x).signbit().tolist() == [True, False, True, False, True, False]
+    assert not mq.abs(x.reshape(2, 3).t()).signbit().any()

@@ -72,3 +72,14 @@ def test_a_slope_takes_a_gradient_that_is_expanded(plainly: Plainly) -> None:
 def test_signs_of_integers(kind: mq.dtype) -> None:
     x = torch.arange(LARGE).to(kind)
     assert (x.sign().numpy() == np.sign(x.numpy())).all()
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", ["leaky_relu", "hardsigmoid", "hardswish"])
+def test_slopes_of_gradients_that_are_expanded(name: str, kind: mq.dtype, plainly: Plainly) -> None:
+    def run() -> object:
+        leaf = spread_out().to(kind).requires_grad_()
+        (3 * FUNCTIONS[name](leaf).sum()).backward()
+        return leaf.grad
+
+    np.testing.assert_array_equal(arrays(run())[0], arrays(plainly(run))[0])

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from maquette.tensor.backend import backend_for
+
 if TYPE_CHECKING:
     from numpy.random import MT19937
 
@@ -30,6 +32,7 @@ PLACE, SPARE, KEPT = range(N_WORDS, N_WORDS + 3)  # in the state that is lent
 _HEAD, _TAIL = struct.Struct("<QiiQ"), struct.Struct("<3di4xf?3x")
 _WORDS = np.dtype("<u8")
 STATE_BYTES = _HEAD.size + N_WORDS * _WORDS.itemsize + _TAIL.size
+_MANY = 1 << 14  # numbers from which a compiled loop makes them
 _AHEAD = 256  # words that a serial sampler takes from the engine at a time
 
 
@@ -87,6 +90,10 @@ class MersenneStream:
 
     def doubles(self, count: int) -> Doubles:
         """Uniform numbers in [0, 1) with 53 bits, two words each."""
+        loops = backend_for(np).loops if count >= _MANY else None
+        if loops is not None:
+            looped: Doubles = loops.uniform_doubles(self, count)
+            return looped
         low: Doubles = (self.double_words(count) & np.uint64((1 << 53) - 1)).astype(np.float64)
         low *= 2.0**-53
         return low

@@ -11,6 +11,9 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
+
+import numpy as np
 
 from maquette.aten.common.batching_forms import same_shape
 from maquette.aten.common.formula_helpers import conj, no_slope, real_part, times
@@ -322,12 +325,29 @@ def sgn_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
     return unless_wrapped("masked_fill", (grad - opposed) / twice, size == 0, 0)
 
 
+def by_sign_bits(page: OperatorPage, act: Callable[[Any], Any]) -> None:
+    """Compute 16-bit floats of NumPy in their bits: converted to float32 they take ten times it."""
+    general = page.facts.kernel
+    assert general is not None
+
+    def kernel(xp: ModuleType, self: Array) -> Array:
+        if self.itemsize == 2 and xp is np and self.dtype.kind not in "iu":
+            found: Array = act(self.view(np.uint16)).view(self.dtype)
+            return found
+        result: Array = general(xp, self)  # type: ignore[assignment]  # a kernel of one array
+        return result
+
+    page.kernel(kernel)
+
+
 neg = unary("neg", lambda xp, self: xp.negative(self), result=check_negatable, tags=CORE_POINTWISE)
+by_sign_bits(neg, lambda bits: bits ^ 0x8000)
 neg.ufunc("negative")
 neg.describe("Each element with its sign turned; bool tensors are refused.")
 neg.exact_out()
 neg.linear(self=lambda grad: -grad)
 abs = unary("abs", lambda xp, self: xp.abs(self), result=real, takes=NUMERIC, tags=CORE_POINTWISE)
+by_sign_bits(abs, lambda bits: bits & 0x7FFF)
 abs.describe("The magnitude of each element; of complex numbers a real tensor.")
 set_shape_rule(in_place_form(abs), in_place_abs_shape(inplace_shape(abs.op)))
 set_shape_rule(abs.variants[1], abs_out_shape)

@@ -52,10 +52,13 @@ from maquette.backends.loops.pieces import (
     chosen,
     hardshrink,
     hardsigmoid,
+    hardsigmoid_backward,
     hardswish,
+    hardswish_backward,
     huber,
     leaky_channels,
     leaky_relu,
+    leaky_relu_backward,
     nan_to_num,
     outer_sum,
     sign,
@@ -83,7 +86,12 @@ from maquette.backends.loops.remainders import (
     nextafter,
     remainder,
 )
-from maquette.backends.loops.samplers import binomial_counts, gamma_numbers, poisson_counts
+from maquette.backends.loops.samplers import (
+    binomial_counts,
+    gamma_numbers,
+    poisson_counts,
+    uniform_doubles,
+)
 from maquette.backends.loops.samples import (
     add_pulls,
     add_samples,
@@ -137,6 +145,7 @@ __all__ = [
     "mish",
     "softplus",
     "trigamma",
+    "uniform_doubles",
     "gamma_numbers",
     "poisson_counts",
     "without_repeats",
@@ -149,7 +158,10 @@ __all__ = [
     "floor_quotient",
     "hardshrink",
     "hardsigmoid",
+    "hardsigmoid_backward",
     "hardswish",
+    "hardswish_backward",
+    "leaky_relu_backward",
     "huber",
     "hypot",
     "leaky_channels",

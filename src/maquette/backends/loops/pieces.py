@@ -144,6 +144,57 @@ def hardswish(x: Array) -> Array:
     return mapped(_hard_swish, x, 3, 6)
 
 
+# --- slopes --------------------------------------------------------------------------------
+
+
+def _sloped(loop: Callable[..., None], grad: Array, x: Array, *numbers: float) -> Array:
+    """What a loop over a gradient, which may be one number expanded, and an operand finds."""
+    out = np.empty(x.shape, x.dtype)
+    one = x.size > 0 and not any(grad.strides)
+    given = grad.reshape(-1)[:1] if one else flat(grad)
+    loop(given, flat(x), *[x.dtype.type(n) for n in numbers], out.reshape(-1))
+    return out
+
+
+@compiled
+def _leaky_slope(grad: Array, x: Array, slope: Any, out: Array) -> None:
+    step = 0 if grad.size == 1 else 1
+    for i in range(x.size):
+        out[i] = grad[i * step] if x[i] > 0 else grad[i * step] * slope
+
+
+def leaky_relu_backward(grad: Array, x: Array, slope: float) -> Array:
+    """The gradient by x from that by ``leaky_relu(x, slope)``."""
+    return _sloped(_leaky_slope, grad, x, slope)
+
+
+@compiled
+def _hard_sigmoid_slope(grad: Array, x: Array, three: Any, six: Any, out: Array) -> None:
+    zero, step = x.dtype.type(0), 0 if grad.size == 1 else 1
+    for i in range(x.size):
+        inner = grad[i * step] / six
+        out[i] = inner if abs(x[i]) < three else zero
+
+
+def hardsigmoid_backward(grad: Array, x: Array) -> Array:
+    """The gradient by x from that by ``hardsigmoid(x)``."""
+    return _sloped(_hard_sigmoid_slope, grad, x, 3, 6)
+
+
+@compiled
+def _hard_swish_slope(grad: Array, x: Array, three: Any, half: Any, out: Array) -> None:
+    zero, step = x.dtype.type(0), 0 if grad.size == 1 else 1
+    for i in range(x.size):
+        g = grad[i * step]
+        inner = g * (x[i] / three + half) if x[i] < three else g
+        out[i] = zero if x[i] <= -three else inner
+
+
+def hardswish_backward(grad: Array, x: Array) -> Array:
+    """The gradient by x from that by ``hardswish(x)``."""
+    return _sloped(_hard_swish_slope, grad, x, 3, 0.5)
+
+
 # --- losses of a difference ----------------------------------------------------------------
 
 

@@ -1,7 +1,8 @@
-"""Samplers that reject, compiled: the functions of `random/rejection.py` on words of MT19937.
+"""Uniform doubles, and samplers that reject, compiled.
 
-The engine is Matsumoto and Nishimura's (1998), on the state that a stream lends. The
-draws are the plain path's: the same steps on the same words, and the C library's functions.
+The samplers are the functions of `random/rejection.py`, on words of MT19937: Matsumoto and
+Nishimura's engine (1998) on the state that a stream lends. The draws are the plain path's: the same
+steps on the same words, and the C library's functions.
 """
 
 from __future__ import annotations
@@ -43,16 +44,21 @@ def _twist(key: Words) -> None:
 
 
 @inlined
+def _tempered(y: Any) -> Any:
+    y ^= y >> _S11
+    y ^= (y << _S7) & _MIX_1
+    y ^= (y << _S15) & _MIX_2
+    return y ^ (y >> _S18)
+
+
+@inlined
 def _word(state: Words) -> Any:
     if state[PLACE] == _U(N_WORDS):
         _twist(state)
         state[PLACE] = _U(0)
     y = state[state[PLACE]]
     state[PLACE] += _ONE
-    y ^= y >> _S11
-    y ^= (y << _S7) & _MIX_1
-    y ^= (y << _S15) & _MIX_2
-    return y ^ (y >> _S18)
+    return _tempered(y)
 
 
 @compiled
@@ -72,6 +78,31 @@ def _normal(state: Words) -> Any:
     radius, theta = math.sqrt(-2.0 * math.log1p(-v)), _TURN * u
     state[SPARE], state[KEPT] = np.float64(radius * math.sin(theta)).view(np.uint64), _ONE
     return radius * math.cos(theta)
+
+
+@compiled
+def _doubles(state: Any, out: Any) -> None:
+    made = 0
+    while made < out.size:
+        at = np.int64(state[PLACE])
+        pairs = min((N_WORDS - at) // 2, out.size - made)
+        run, given = out[made : made + pairs], state[at : at + 2 * pairs]
+        for k in range(run.size):
+            high, low = _tempered(given[2 * k]), _tempered(given[2 * k + 1])
+            run[k] = np.float64(np.int64(((high << _S32) | low) & _BITS_53)) * _UNIT
+        state[PLACE] = np.uint64(at + 2 * pairs)
+        made += pairs
+        if made < out.size:  # the words are spent, or one of a pair is left
+            out[made] = _double(state)
+            made += 1
+
+
+def uniform_doubles(stream: MersenneStream, count: int) -> Doubles:
+    """Uniform numbers in [0, 1) with 53 bits."""
+    out = np.empty(count)
+    with stream.lent() as state:
+        _doubles(state, out)
+    return out
 
 
 @instead_of(rejection.double)

@@ -49,6 +49,11 @@ from maquette.tensor.tensor import Tensor
 from maquette.transforms.rules import BROADCASTS
 
 
+def loops_of_slopes(xp: ModuleType, grad: Array, x: Array) -> ModuleType | None:
+    """The compiled loops for a large operand and its gradient, of one shape and type; or None."""
+    return loops_of_floats(xp, x) if (grad.shape, grad.dtype) == (x.shape, x.dtype) else None
+
+
 def linear_backward(
     name: str, kernel: Kernel, more: str, names: str, *, grad: str = "grad_output"
 ) -> OperatorPage:
@@ -253,6 +258,10 @@ in_place_derivative(
 def leaky_relu_backward_kernel(
     xp: ModuleType, grad: Array, x: Array, negative_slope: float, self_is_result: bool
 ) -> Array:
+    loops = loops_of_slopes(xp, grad, x)
+    if loops is not None:
+        found: Array = loops.leaky_relu_backward(grad, x, negative_slope)
+        return found
     return chosen(xp, x > 0, grad, grad * negative_slope)
 
 
@@ -416,11 +425,18 @@ def hardsigmoid_kernel(xp: ModuleType, x: Array) -> Array:
 hardsigmoid = unary("hardsigmoid", hardsigmoid_kernel, result=same, takes=REAL_FLOATS, flops=3)
 hardsigmoid.describe("``(x + 3) / 6`` brought between 0 and 1.")
 hardsigmoid.derivative(self=lambda grad, self: hardsigmoid_backward(grad, self))
+
+
+def hardsigmoid_backward_kernel(xp: ModuleType, grad: Array, x: Array) -> Array:
+    loops = loops_of_slopes(xp, grad, x)
+    if loops is not None:
+        found: Array = loops.hardsigmoid_backward(grad, x)
+        return found
+    return chosen(xp, (x > -3) & (x < 3), grad / 6, cast(xp, 0, x.dtype))
+
+
 hardsigmoid_backward: OperatorPage = linear_backward(
-    "hardsigmoid_backward",
-    lambda xp, grad, x: chosen(xp, (x > -3) & (x < 3), grad / 6, cast(xp, 0, x.dtype)),
-    "",
-    "",
+    "hardsigmoid_backward", hardsigmoid_backward_kernel, "", ""
 )
 hardsigmoid_backward.batching(BROADCASTS)
 
@@ -447,6 +463,10 @@ hardswish.batching(BROADCASTS)
 
 
 def hardswish_backward_kernel(xp: ModuleType, grad: Array, x: Array) -> Array:
+    loops = loops_of_slopes(xp, grad, x)
+    if loops is not None:
+        found: Array = loops.hardswish_backward(grad, x)
+        return found
     above = chosen(xp, x < 3, grad * (x / 3 + 0.5), grad)
     return chosen(xp, ~(x <= -3), above, cast(xp, 0, x.dtype))
 
