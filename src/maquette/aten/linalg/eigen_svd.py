@@ -145,7 +145,7 @@ def _check_phases(name: str, what: str, *turns: Tensor | None) -> None:
     turns: products of vectors with their gradients. Numbers are looked at only where nobody would
     see it: neither fakes nor traces have any.
     """
-    given = [t for t in turns if t is not None and t.is_complex() and t._data is not None]
+    given = [t for t in turns if t is not None and t.is_complex() and t._mq_data is not None]
     if not given or any(t.fake_mode is not None for t in given) or not nobody_watches():
         return
     phases = sum(t.detach().diagonal(0, -2, -1).imag for t in given)
