@@ -60,3 +60,20 @@ def test_metadata_that_differ_are_refused(what: str, expected: dict[str, object]
     mode = mq.FakeTensorMode()
     with mode, pytest.raises(RuntimeError, match=f"Tensor {what} mismatch! Expected: "):
         aten._assert_tensor_metadata(mode.from_tensor(x), **expected)
+
+
+def test_a_range_is_held_by_numbers_and_learnt_of_symbols() -> None:
+    size = mq.symbolic.ShapeEnv().create_unbacked_symint()
+    aten.sym_constrain_range_for_size(size, min=2, max=7)
+    assert mq.symbolic.statically_known_true(size <= 7)
+    aten.sym_constrain_range(-5)
+    with pytest.raises(RuntimeError, match=r"-1 between \[0, 9223372036854775807\]"):
+        aten.sym_constrain_range_for_size(-1)
+
+
+def test_the_functional_form_of_a_range_gives_its_token_back_as_a_copy() -> None:
+    token = mq.ones(2)
+    kept = aten._functional_sym_constrain_range_for_size(3, 1, 5, token)
+    assert kept.data_ptr() != token.data_ptr()
+    with pytest.raises(RuntimeError, match="Invalid value range for 8"):
+        aten._functional_sym_constrain_range(8, 1, 5, token)

@@ -75,17 +75,44 @@ print(__name__, sys.argv[1:], torch.__version__, F.relu(torch.ones(1)).shape, an
 """
 
 
+def run(script: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "maquette.torch", str(script), *args]
+    path = str(Path(mq.__file__).parents[1])
+    return subprocess.run(
+        command, capture_output=True, text=True, env={"PYTHONPATH": path}, check=False
+    )
+
+
 def test_scripts_run_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "neighbour.py").write_text("answer = 42\n")
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    command = [sys.executable, "-m", "maquette.torch", str(script), "a", "--b"]
-    path = str(Path(mq.__file__).parents[1])
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={"PYTHONPATH": path}, check=False
-    )
+    done = run(script, "a", "--b")
     assert done.stderr == ""
     assert done.stdout == "__main__ ['a', '--b'] 2.13.0+maquette torch.Size([1]) 42\n"
+
+
+STARTS_ANOTHER = """
+import multiprocessing
+import torch
+
+def shape(tensor):
+    print(torch.__name__, torch.stack([tensor, tensor]).shape)
+
+if __name__ == "__main__":
+    process = multiprocessing.get_context("METHOD").Process(target=shape, args=(torch.ones(3),))
+    process.start()
+    process.join()
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_processes_that_are_started_afresh_have_torch_too(tmp_path: Path, method: str) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(STARTS_ANOTHER.replace("METHOD", method))
+    done = run(script)
+    assert done.stderr == ""
+    assert done.stdout == "torch torch.Size([2, 3])\n"
 
 
 def test_a_missing_script_is_named() -> None:

@@ -106,6 +106,8 @@ class _Forms:
         self.listed = any(_one_list(o, at) for o in overloads) and not any(
             _takes_one_int(o, at) for o in overloads
         )
+        # ``squeeze(0, 1)``: one integer means another overload, several are one list.
+        self.also_listed = bool(at) and any(_takes_one_list(o, at) for o in overloads)
         self.schemas = [frozenset(a.name for a in o._schema.arguments) for o in overloads]
         # Keywords that mean the same to the overloads; others are translated first.
         self.plain = frozenset.union(*self.schemas) - {"out"} if self.schemas else frozenset()
@@ -141,6 +143,9 @@ class _Forms:
         self, full: Face, error: MatchError, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> object:
         """Call again as older forms and misnamed keywords mean it; else the error."""
+        listed = args[self.at :]
+        if self.also_listed and len(listed) > 1 and {type(size) for size in listed} <= _INTS:
+            return full(*args[: self.at], listed, **kwargs)
         for positional, named in other_forms(self.name, args, kwargs, self.overloads):
             with contextlib.suppress(TypeError):
                 return full(*positional, **named)
@@ -361,6 +366,12 @@ def _one_list(op: OpOverload, at: int) -> bool:
         return False
     rest = [a for a in positional[1:] if not a.has_default_value()]
     return positional[0].type.elem.kind in ("int", "symint") and not rest
+
+
+def _takes_one_list(op: OpOverload, at: int) -> bool:
+    """Whether it is the only positional parameter of all, as where ``x.squeeze(0, 1)`` goes."""
+    positional = [a for a in op._schema.arguments if not a.kwarg_only][at:]
+    return len(positional) == 1 and _one_list(op, at)
 
 
 def _takes_one_int(op: OpOverload, at: int) -> bool:

@@ -336,8 +336,8 @@ def sym_constrain_range(size: Number, min: int | None = None, max: int | None = 
         if max is not None:
             check(size <= max)
         return
-    lower = -INFINITY if min is None else min
-    upper = INFINITY if max is None else max
+    lower = -(2**63) if min is None else min
+    upper = 2**63 - 1 if max is None else max
     if not lower <= size <= upper:
         raise RuntimeError(f"Invalid value range for {size} between [{lower}, {upper}].")
 

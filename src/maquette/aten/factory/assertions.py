@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
+from maquette import symbolic
 from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import data_says
+from maquette.aten.view.copies import clone
 from maquette.core.device import canonical, device
 from maquette.core.dtype import dtype
 from maquette.core.errors import check, check_data
@@ -18,6 +20,7 @@ from maquette.core.layout import layout
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import Number
 from maquette.library.page import define
+from maquette.tensor.tensor import Tensor
 
 _assert_async = define("aten::_assert_async(Tensor self) -> ()")
 _assert_async_msg = define("aten::_assert_async.msg(Tensor self, str assert_msg) -> ()")
@@ -58,6 +61,50 @@ _assert_scalar = define("aten::_assert_scalar(Scalar self, str assert_msg) -> ()
 @_assert_scalar.composite
 def assert_scalar_composite(self: Number, assert_msg: str) -> None:
     check(self != 0, lambda: assert_msg)
+
+
+# A number's range, which symbols keep; the functional forms give their token back as a copy, which
+# keeps the call in a graph of values. `symbolic` is asked by name: its checks are imported then.
+sym_constrain_range = define(
+    "aten::sym_constrain_range(Scalar size, *, int? min=None, int? max=None) -> ()"
+)
+sym_constrain_range_for_size = define(
+    "aten::sym_constrain_range_for_size(Scalar size, *, int? min=None, int? max=None) -> ()"
+)
+_functional_sym_constrain_range = define(
+    "aten::_functional_sym_constrain_range(Scalar size, int? min, int? max, Tensor dep_token) "
+    "-> Tensor"
+)
+_functional_sym_constrain_range_for_size = define(
+    "aten::_functional_sym_constrain_range_for_size(Scalar size, int? min, int? max, "
+    "Tensor dep_token) -> Tensor"
+)
+
+
+@sym_constrain_range.composite
+def sym_constrain_range_composite(size: Number, min: int | None, max: int | None) -> None:
+    symbolic.sym_constrain_range(size, min, max)
+
+
+@sym_constrain_range_for_size.composite
+def sym_constrain_range_for_size_composite(size: Number, min: int | None, max: int | None) -> None:
+    symbolic.sym_constrain_range_for_size(size, min, max)
+
+
+@_functional_sym_constrain_range.composite
+def functional_sym_constrain_range_composite(
+    size: Number, min: int | None, max: int | None, dep_token: Tensor
+) -> Tensor:
+    symbolic.sym_constrain_range(size, min, max)
+    return clone(dep_token)
+
+
+@_functional_sym_constrain_range_for_size.composite
+def functional_sym_constrain_range_for_size_composite(
+    size: Number, min: int | None, max: int | None, dep_token: Tensor
+) -> Tensor:
+    symbolic.sym_constrain_range_for_size(size, min, max)
+    return clone(dep_token)
 
 
 _assert_tensor_metadata = define(

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from maquette.dispatch.registry import ops
 from maquette.torch.face import absences, paths
+from maquette.torch.face.processes import Preparing
 
 _FACE = "maquette.torch"
 _REAL = "torch"
@@ -84,6 +85,14 @@ class Finder:
 class _Installed(Finder):
     """The finder of ``torch``; libraries that ask which torch is installed are told too."""
 
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        return super().find_spec(fullname, path, target) or _PREPARING.spec_of(fullname, path)
+
     def find_distributions(self, context: Any = None) -> Iterable[object]:
         """The distributions of a name, or all: of ``torch``, ours."""
         if context is not None and context.name not in (None, _REAL):
@@ -110,6 +119,8 @@ if not any(isinstance(finder, Finder) for finder in sys.meta_path):
 def install() -> None:
     """Let ``import torch`` find maquette in this process, until `uninstall`; again is harmless.
 
+    Processes that `multiprocessing` starts from then on find it too, by any start method.
+
     Raises RuntimeError if PyTorch itself has been imported.
     """
     loaded = sys.modules.get(_REAL)
@@ -122,6 +133,7 @@ def install() -> None:
         )
     if _OUTSIDE not in sys.meta_path:
         sys.meta_path.insert(0, _OUTSIDE)
+    _PREPARING.extend_loaded()
     sys.modules[_REAL] = face
     face.__name__ = _REAL  # programs ask it, to know whose tensors they have
 
@@ -140,3 +152,6 @@ def uninstall() -> None:
 def is_installed() -> bool:
     """Whether ``import torch`` finds maquette."""
     return _OUTSIDE in sys.meta_path
+
+
+_PREPARING = Preparing(install, is_installed)
