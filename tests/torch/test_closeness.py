@@ -83,3 +83,12 @@ def test_bools_are_close_where_they_are_equal() -> None:
     bools = mq.tensor([True, False])
     assert mq.allclose(bools, bools)
     assert mq.isclose(bools, ~bools).tolist() == [False, False]
+
+
+def test_the_old_function_has_wider_tolerances_and_takes_lists() -> None:
+    with pytest.warns(FutureWarning, match="assert_close"):
+        torch.testing.assert_allclose([1.0, np.nan], [1.00009, np.nan])
+    with pytest.warns(FutureWarning), pytest.raises(AssertionError, match="not close"):
+        torch.testing.assert_allclose([1.0], [1.00012])
+    with pytest.warns(FutureWarning), pytest.raises(AssertionError, match="^so far$"):
+        torch.testing.assert_allclose(torch.ones(1).bfloat16(), [1.02], msg="so far")

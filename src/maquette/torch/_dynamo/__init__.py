@@ -55,6 +55,8 @@ def reset() -> None:
     """Forget what was compiled: nothing is."""
 
 
+reset_code_caches = reset
+
 __all__ = ["mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic", "reset"]
 
 __getattr__ = forward(__name__, "maquette.torch._dynamo.marks", "maquette.torch.compiler")

@@ -5,12 +5,14 @@ Values are compared as NumPy arrays, so modes see nothing of it.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from maquette.api.creation import tensor
 from maquette.core.dtype import (
     bfloat16,
     complex32,
@@ -97,6 +99,37 @@ def assert_close(
         if msg is None:
             raise
         raise AssertionError(msg(str(error)) if callable(msg) else msg) from None
+
+
+# (rtol, atol) of `assert_allclose`, which are wider; other dtypes are compared exactly.
+_WIDE = {float16: (1e-3, 1e-3), float32: (1e-4, 1e-5), float64: (1e-5, 1e-8)}
+
+
+def assert_allclose(
+    actual: object,
+    expected: object,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = True,
+    msg: str = "",
+) -> None:
+    """The old `assert_close` of tensors: wider tolerances, NaN equals NaN, of any dtypes.
+
+    Deprecated in PyTorch too. AssertionError, or ValueError for one tolerance without the other.
+    """
+    warnings.warn(
+        "`torch.testing.assert_allclose()` is deprecated. Use `torch.testing.assert_close()`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    a = actual if isinstance(actual, Tensor) else tensor(actual)
+    b = expected if isinstance(expected, Tensor) else tensor(expected, dtype=a.dtype)
+    if rtol is None and atol is None:
+        allowed = [_WIDE.get(t.dtype, (0.0, 0.0)) for t in (a, b)]
+        rtol, atol = max(r for r, _ in allowed), max(absolute for _, absolute in allowed)
+    assert_close(
+        a, b, rtol=rtol, atol=atol, equal_nan=equal_nan, check_dtype=False, msg=msg or None
+    )
 
 
 def _compare(
