@@ -90,5 +90,5 @@ def test_the_old_function_has_wider_tolerances_and_takes_lists() -> None:
         torch.testing.assert_allclose([1.0, np.nan], [1.00009, np.nan])
     with pytest.warns(FutureWarning), pytest.raises(AssertionError, match="not close"):
         torch.testing.assert_allclose([1.0], [1.00012])
-    with pytest.warns(FutureWarning), pytest.raises(AssertionError, match="^so far$"):
+    with pytest.warns(FutureWarning), pytest.raises(AssertionError, match=r"^so far$"):
         torch.testing.assert_allclose(torch.ones(1).bfloat16(), [1.02], msg="so far")
