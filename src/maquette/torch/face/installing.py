@@ -91,7 +91,7 @@ class _Installed(Finder):
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        return super().find_spec(fullname, path, target) or _PREPARING.spec_of(fullname, path)
+        return super().find_spec(fullname, path, target) or _PROCESSES.spec_of(fullname, path)
 
     def find_distributions(self, context: Any = None) -> Iterable[object]:
         """The distributions of a name, or all: of ``torch``, ours."""
@@ -133,7 +133,7 @@ def install() -> None:
         )
     if _OUTSIDE not in sys.meta_path:
         sys.meta_path.insert(0, _OUTSIDE)
-    _PREPARING.extend_loaded()
+    _PROCESSES.extend_loaded()
     sys.modules[_REAL] = face
     face.__name__ = _REAL  # programs ask it, to know whose tensors they have
 
@@ -154,4 +154,4 @@ def is_installed() -> bool:
     return _OUTSIDE in sys.meta_path
 
 
-_PREPARING = Preparing(install, is_installed)
+_PROCESSES = Preparing(install, is_installed)
