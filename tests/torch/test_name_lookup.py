@@ -1,6 +1,7 @@
 """Names of the face that are both a submodule and a function, and names that are not there."""
 
 import importlib
+import sys
 import time
 from types import ModuleType
 
@@ -78,3 +79,15 @@ def test_names_that_pytorch_has_not_are_not_there(name: str) -> None:
     """Finding 41: these are operators and no functions."""
     assert not hasattr(torch, name)
     assert hasattr(torch.ops.aten, name)
+
+
+def test_a_module_that_needs_what_is_not_installed_is_no_attribute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in [name for name in sys.modules if name.endswith("tensorboard")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    monkeypatch.delattr(torch.utils, "tensorboard", raising=False)
+    assert not hasattr(torch.utils, "tensorboard")
+    with pytest.raises(ModuleNotFoundError, match="tensorboard"):
+        importlib.import_module("maquette.torch.utils.tensorboard")

@@ -62,8 +62,8 @@ def is_there(name: str) -> bool:
         except AttributeError:
             try:
                 found = importlib.import_module(path.replace("torch", "maquette.torch", 1))
-            except ImportError:
-                return False
+            except ImportError as error:  # of another package: the module is there, and asks for it
+                return not (error.name or "maquette").startswith(("maquette", "torch"))
     return True
 
 

@@ -58,7 +58,12 @@ def _public(module: ModuleType) -> list[str]:
 def _search(path: str, name: str, packages: Iterable[str], spellings: Spellings) -> object | None:
     served_by = paths.resolve(f"{path}.{name}")
     if served_by is not None:
-        return importlib.import_module(served_by)
+        try:
+            return importlib.import_module(served_by)
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("maquette"):
+                raise
+            return None  # it needs a package that is not installed: `hasattr` is False
     for package in packages:
         for spelling in spellings(name):
             found = _find(package, spelling)

@@ -10,7 +10,7 @@ class _End(type):
 
     end: float
 
-    def __call__(cls) -> float:  # type: ignore[override]  # gives the end, as the class of one value
+    def __call__(cls) -> float:
         return cls.end
 
     def __instancecheck__(cls, value: object) -> bool:
