@@ -72,7 +72,7 @@ def _stand_in(name: str) -> types.ModuleType:
         "floats_tensor": floats,
         "random_attention_mask": mask,
     }
-    given |= {"ModelTesterMixin": Mixin, "BackboneTesterMixin": Mixin}
+    given |= {"ModelTesterMixin": Mixin, "BackboneTesterMixin": Backbones}
     given |= {"global_rng": DRAWS, "torch_device": "cpu"}
     vars(module).update(given)
 
@@ -133,8 +133,8 @@ def mask(shape: Sequence[int], rng: Any = None, name: str | None = None) -> Any:
     return made
 
 
-class Mixin:
-    """What the test classes expect of their common base: inputs for a class of models."""
+class _Inputs:
+    """What the test classes expect of their common bases: inputs for a class of models."""
 
     def _prepare_for_class(
         self, inputs_dict: dict[str, Any], model_class: Any, return_labels: bool = False
@@ -165,6 +165,14 @@ class Mixin:
             if tokens is not None:
                 given["labels"] = T.zeros_like(tokens)
         return given
+
+
+class Mixin(_Inputs):
+    """The base of tests of models."""
+
+
+class Backbones(_Inputs):
+    """The base of tests of backbones, which some have beside the other."""
 
 
 def _imported(name: str) -> types.ModuleType:

@@ -278,3 +278,21 @@ def test_einsum_is_recorded_in_one_form() -> None:
     calls = [node for node in graph.nodes if node.target is mq.einsum]
     assert [len(node.args) for node in calls] == [3, 3, 3]
     assert all(isinstance(node.args[0], str) for node in calls)
+
+
+def test_a_tracer_of_ones_own_need_not_know_factories_of_proxies() -> None:
+    class Older(fx.Tracer):
+        def create_proxy(self, kind, target, args, kwargs, name=None, type_expr=None):
+            return super().create_proxy(kind, target, args, kwargs, name, type_expr)
+
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(mq.ones(2))
+
+        def forward(self, x: mq.Tensor) -> mq.Tensor:
+            return x * self.scale
+
+    for constant in (False, True):
+        traced = Older(param_shapes_constant=constant).trace(Scaled())
+        assert [n.op for n in traced.nodes][:2] == ["placeholder", "get_attr"]

@@ -65,6 +65,14 @@ def test_a_file_of_the_face_is_loaded_once(installed: ModuleType) -> None:
     assert importlib.import_module("torch.cuda") is importlib.import_module("maquette.torch.cuda")
 
 
+def test_what_is_loaded_is_found_in_sys_modules_too(installed: ModuleType) -> None:
+    # Libraries replace functions of initial values there, so that what was loaded is kept.
+    assert sys.modules["torch.nn.init"] is installed.nn.init
+    assert (
+        sys.modules["torch.nn.modules.linear"] is importlib.import_module("torch").nn.modules.linear
+    )
+
+
 SCRIPT = """
 import sys
 import torch

@@ -22,7 +22,9 @@ def _broadcast_two(a: Shape, b: Shape) -> Shape:
     ndim = max(len(a), len(b))
     a_sizes = (1,) * (ndim - len(a)) + a
     b_sizes = (1,) * (ndim - len(b)) + b
-    return tuple(_broadcast_size(*sizes, dim) for dim, sizes in enumerate(zip(a_sizes, b_sizes)))
+    # From the last on, as PyTorch: of several dimensions that do not fit, errors name the last.
+    dims = range(ndim - 1, -1, -1)
+    return tuple([_broadcast_size(a_sizes[dim], b_sizes[dim], dim) for dim in dims][::-1])
 
 
 def _broadcast_size(a: int, b: int, dim: int) -> int:

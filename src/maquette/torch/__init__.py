@@ -292,7 +292,11 @@ def _what_is_missing(name: str) -> str:
 def submodule(path: str) -> ModuleType | None:
     """The module that serves ``torch.<path>``, imported, or None."""
     target = _paths.resolve(path)
-    return None if target is None else importlib.import_module(target)
+    if target is None:
+        return None
+    module = importlib.import_module(target)
+    _paths.name_loaded(target)
+    return module
 
 
 def __dir__() -> list[str]:

@@ -81,17 +81,23 @@ _functional_sym_constrain_range_for_size = define(
 )
 
 
-@sym_constrain_range.composite
+@sym_constrain_range.describe(
+    "Hold a number in a range: RuntimeError outside it, and a symbol keeps it."
+).composite
 def sym_constrain_range_composite(size: Number, min: int | None, max: int | None) -> None:
     symbolic.sym_constrain_range(size, min, max)
 
 
-@sym_constrain_range_for_size.composite
+@sym_constrain_range_for_size.describe(
+    "`sym_constrain_range` of a size, which is 0 or more."
+).composite
 def sym_constrain_range_for_size_composite(size: Number, min: int | None, max: int | None) -> None:
     symbolic.sym_constrain_range_for_size(size, min, max)
 
 
-@_functional_sym_constrain_range.composite
+@_functional_sym_constrain_range.describe(
+    "`sym_constrain_range`; gives the token back as a copy."
+).composite
 def functional_sym_constrain_range_composite(
     size: Number, min: int | None, max: int | None, dep_token: Tensor
 ) -> Tensor:
@@ -99,7 +105,9 @@ def functional_sym_constrain_range_composite(
     return clone(dep_token)
 
 
-@_functional_sym_constrain_range_for_size.composite
+@_functional_sym_constrain_range_for_size.describe(
+    "`sym_constrain_range_for_size`; gives the token back as a copy."
+).composite
 def functional_sym_constrain_range_for_size_composite(
     size: Number, min: int | None, max: int | None, dep_token: Tensor
 ) -> Tensor:

@@ -255,10 +255,14 @@ class Tracer(TracerBase):
             if candidate is not value:
                 continue
             if name not in cache:
-                factory = None
-                if self.param_shapes_constant:
-                    factory = lambda node: ParameterProxy(self, node, name, value)  # noqa: B023, E731
-                cache[name] = self.create_proxy("get_attr", name, (), {}, proxy_factory_fn=factory)
+                options: dict[str, Any] = {}
+                # Programs' own tracers may have a `create_proxy` from before there was a factory.
+                taken = inspect.signature(self.create_proxy).parameters
+                if self.param_shapes_constant and "proxy_factory_fn" in taken:
+                    options["proxy_factory_fn"] = functools.partial(
+                        ParameterProxy, self, name=name, param=value
+                    )
+                cache[name] = self.create_proxy("get_attr", name, (), {}, **options)
             return cache[name]
         return None
 

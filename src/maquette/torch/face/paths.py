@@ -220,6 +220,22 @@ def torch_path(module: str) -> str:
     return module.removeprefix(f"{_FACE}.") if module.startswith(f"{_FACE}.") else ""
 
 
+def name_loaded(package: str) -> None:
+    """Name what is loaded of a package as torch does in `sys.modules`, while `install` holds.
+
+    PyTorch has ``torch.nn.init`` there from the beginning, and libraries look it up there.
+    """
+    if sys.modules.get("torch") is not sys.modules[_FACE]:
+        return
+    beginning = f"{package}."
+    path = torch_path(package)
+    for name, module in list(sys.modules.items()):
+        if name == package or name.startswith(beginning):
+            below = path + name.removeprefix(package)
+            if _target(below) == name:
+                sys.modules.setdefault(f"torch.{below}", module)
+
+
 def _exists(module: str) -> bool:
     if module in sys.modules or advice_for(module.removeprefix(f"{_FACE}.")) is not None:
         return True

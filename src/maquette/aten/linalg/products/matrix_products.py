@@ -90,8 +90,8 @@ def check_expands(name: str, base: TensorMeta, shape: Shape) -> None:
     check(
         not misfits,
         lambda: (
-            f"The expanded size of the tensor ({shape[misfits[0]]}) must match the existing size "
-            f"({base.shape[misfits[0] - len(shape)]}) at non-singleton dimension {misfits[0]}.  "
+            f"The expanded size of the tensor ({shape[misfits[-1]]}) must match the existing size "
+            f"({base.shape[misfits[-1] - len(shape)]}) at non-singleton dimension {misfits[-1]}.  "
             f"Target sizes: {list(shape)}.  Tensor sizes: {list(base.shape)}"
         ),
     )
