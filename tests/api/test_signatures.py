@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 import maquette as mq
+import maquette.torch as torch
 
 Call = Callable[[mq.Tensor], object]
 
@@ -112,3 +113,11 @@ def test_what_takes_numbers_for_tensors_has_one_signature() -> None:
 def test_operators_speak_of_their_schema_still() -> None:
     with pytest.raises(RuntimeError, match="Declaration: aten::atan2"):
         mq.ops.aten.atan2.default(mq.ones(2), 3)
+
+
+def test_dimensions_may_be_given_one_by_one_where_one_alone_means_another_form() -> None:
+    x = torch.zeros(1, 1, 2, 4)
+    assert x.squeeze(0, 1).shape == x.clone().squeeze_(0, 1).shape == (2, 4)
+    assert [part.shape[1] for part in torch.zeros(1, 4).hsplit(1, 3)] == [1, 2, 1]
+    with pytest.raises(TypeError, match="squeeze"):
+        torch.squeeze(x, 0, 1)  # a function takes a tuple

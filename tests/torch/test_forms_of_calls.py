@@ -188,11 +188,3 @@ def test_a_tensor_of_one_place_is_no_number_of_parts() -> None:
     assert [part.tolist() for part in x.tensor_split(torch.tensor(2))] == [[0, 1], [2, 3]]
     with pytest.raises(TypeError, match="takes one of sections, indices"):
         torch.tensor_split(x)
-
-
-def test_dimensions_may_be_given_one_by_one_where_one_alone_means_another_form() -> None:
-    x = torch.zeros(1, 1, 2, 4)
-    assert x.squeeze(0, 1).shape == x.clone().squeeze_(0, 1).shape == (2, 4)
-    assert [part.shape[1] for part in torch.zeros(1, 4).hsplit(1, 3)] == [1, 2, 1]
-    with pytest.raises(TypeError, match="squeeze"):
-        torch.squeeze(x, 0, 1)  # a function takes a tuple
