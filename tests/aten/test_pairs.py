@@ -94,7 +94,7 @@ def test_foreach_is_the_operator_member_by_member() -> None:
 
 def test_foreach_writes_in_place_and_counts_versions() -> None:
     xs = [mq.ones(2), mq.ones(3)]
-    assert mq._foreach_mul_(xs, 3) is None
+    assert mq._foreach_mul_(xs, 3) is xs
     assert [x.tolist() for x in xs] == [[3, 3], [3, 3, 3]]
     assert [x._version for x in xs] == [1, 1]
 

@@ -22,6 +22,7 @@ from maquette.dispatch.keysets import TORCH_FUNCTION
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.packet import PACKETS
 from maquette.dispatch.registry import find_packet
+from maquette.dispatch.schemas.matching import MatchError
 from maquette.dispatch.torch_function import (
     Overridden,
     call_torch_function,
@@ -63,6 +64,9 @@ def _binary(
             return NotImplemented if converted is None else by_tensor(self, converted)
         except Overridden:
             pass  # errors of handlers are not to name this one
+        except MatchError:
+            check_int(other)
+            raise
         return offered(public(), (self, other), {})
 
     def overridden(ks: int, self: Tensor, other: object, *defaults: object) -> object:

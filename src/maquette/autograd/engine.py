@@ -55,10 +55,12 @@ def run_backward(
     create_graph: bool,
     wanted: Sequence[Edge] | None = None,
     accumulate: bool = True,
+    own_leaves: bool = False,
 ) -> list[Grad]:
     """Run backward from ``roots``; the gradients that arrive at ``wanted`` edges, in order.
 
-    With ``accumulate`` leaves get their ``.grad``; else nothing but the answer changes.
+    With ``accumulate`` leaves get their ``.grad``; else nothing but the answer changes. own_leaves:
+    the leaves are the caller's own, so gradients with a history are given to them uncopied.
     """
     runs = _active.runs
     if len(runs) % _DEPTH == _DEPTH - 1 and runs[-1].__class__ is not _Deeper:
@@ -70,9 +72,10 @@ def run_backward(
                 create_graph=create_graph,
                 wanted=wanted,
                 accumulate=accumulate,
+                own_leaves=own_leaves,
             )
         )
-    run = Run(roots, wanted, retain_graph, create_graph, accumulate)
+    run = Run(roots, wanted, retain_graph, create_graph, accumulate, own_leaves)
     st = tls.st
     sets = st.sets()
     hooks_before = watch.hooks
@@ -180,8 +183,8 @@ class Run:
 
     __slots__ = (
         "accumulate", "anomaly", "arrivals", "buffers", "callbacks", "captures", "complete",
-        "create_graph", "found", "needed", "node", "number", "order", "overriding", "retain_graph",
-        "state", "turn",
+        "create_graph", "found", "needed", "node", "number", "order", "overriding", "own_leaves",
+        "retain_graph", "state", "turn",
     )  # fmt: skip
 
     def __init__(
@@ -191,10 +194,12 @@ class Run:
         retain_graph: bool,
         create_graph: bool,
         accumulate: bool,
+        own_leaves: bool,
     ) -> None:
         self.retain_graph = retain_graph
         self.create_graph = create_graph
         self.accumulate = accumulate
+        self.own_leaves = own_leaves
         self.overriding = OverridingSwitch()
         self.state = tls.st
         self.number = _next_number()
@@ -469,7 +474,7 @@ class Run:
                 ):
                     grad = conform(leaf, grad, meta, 0)
                 if state.grad is None:
-                    state.grad = _first_grad(grad, meta, self.create_graph)
+                    state.grad = _first_grad(grad, meta, self.create_graph, self.own_leaves)
                 else:
                     state.grad = _accumulated(state.grad, grad)
                 if state.post_accumulate_hooks:
@@ -601,7 +606,7 @@ def _accumulated(old: Tensor, grad: Tensor) -> Tensor:
     return old
 
 
-def _first_grad(grad: Tensor, meta: TensorMeta, create_graph: bool) -> Tensor:
+def _first_grad(grad: Tensor, meta: TensorMeta, create_graph: bool, own_leaves: bool) -> Tensor:
     """A leaf's first gradient: the tensor itself if ours alone and laid out as T59 says."""
     if grad.meta.layout is not strided:
         ours = held_only(grad, _OF_LEAF) and _parts_alone(grad)
@@ -609,6 +614,8 @@ def _first_grad(grad: Tensor, meta: TensorMeta, create_graph: bool) -> Tensor:
     if meta.layout is not strided:
         meta = grad.meta.like()
     good = _laid_out_as(grad.meta, meta) if meta.is_dense else grad.meta.is_contiguous
+    if create_graph and own_leaves:
+        return grad if good else grad.clone()
     # As in PyTorch, a gradient that is a view of a tensor nobody else looks at is taken too; one
     # that has a history is copied, since its nodes and other leaves may share it.
     if good and not create_graph and held_only(grad, _OF_LEAF):

@@ -46,7 +46,7 @@ class NarrowAdam(Optimizer):
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, {**defaults, "keep": keep, "decoupled": decoupled})
 
-    def _update(self, group: dict[str, Any]) -> None:
+    def _mq_update(self, group: dict[str, Any]) -> None:
         for parameter in group["params"]:
             if parameter.grad is not None:
                 _step(parameter, parameter.grad, self.state[parameter], group)

@@ -265,7 +265,7 @@ def _pulled(
     """Gradients of leaves of a level that is over; zeros where nothing depends on them.
 
     The leaves of a level are its own, so the engine may give them their gradients as ever: it need
-    not look for the way to them.
+    not look for the way to them, and nobody minds that a gradient with a history is shared.
     """
     given = [(e, s) for e, s in zip(edges, starts) if e is not None]
     for leaf in leaves:
@@ -276,6 +276,7 @@ def _pulled(
             [s for _, s in given],
             retain_graph=retain_graph,
             create_graph=tls.st.grad_enabled,
+            own_leaves=True,
         )
     return [_taken(leaf, level) for leaf in leaves]
 
