@@ -194,7 +194,7 @@ class Run:
         retain_graph: bool,
         create_graph: bool,
         accumulate: bool,
-        own_leaves: bool,
+        own_leaves: bool = False,
     ) -> None:
         self.retain_graph = retain_graph
         self.create_graph = create_graph
