@@ -38,7 +38,7 @@ from maquette.core.symbols import is_true, smaller
 from maquette.core.warned import warn_once
 from maquette.dispatch.tags import Tag
 from maquette.library.advice import check_advised
-from maquette.library.page import Variant, define, describe
+from maquette.library.page import OperatorPage, Variant, define, describe
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.pointwise import VmapInfo
 
@@ -99,12 +99,11 @@ def _with_old(
     self: str,
     argument: str,
     function: Callable[[Tensor, Any, bool], Tensor],
-) -> None:
+) -> OperatorPage:
     """The form of one tolerance, given by position, and its ``out=`` form."""
     arguments = f"Tensor {self}, {argument}, {_KEEP}"
     dot = f".{overload}" if overload else ""
     page = define(f"aten::{name}{dot}({arguments}) -> Tensor")
-    page.autocast(cpu="float32")
     page.composite(function)
     define(
         f"aten::{name}.out{overload and '_'}{overload}({arguments}, *, Tensor(a!) out) "
@@ -113,14 +112,18 @@ def _with_old(
     ).composite(
         lambda self, tolerance, hermitian, out: write_out(out, function(self, tolerance, hermitian))
     )
+    return page
 
 
 def _rank_within(self: Tensor, tol: Tolerance, hermitian: bool) -> Tensor:
     return rank_of(self, tol, 0.0, hermitian)
 
 
-_with_old("linalg_matrix_rank", "", "self", "float tol", _rank_within)
-_with_old("linalg_matrix_rank", "tol_tensor", "input", "Tensor tol", _rank_within)
+for _page in (
+    _with_old("linalg_matrix_rank", "", "self", "float tol", _rank_within),
+    _with_old("linalg_matrix_rank", "tol_tensor", "input", "Tensor tol", _rank_within),
+):
+    _page.autocast(cpu="float32")
 describe(
     "linalg_matrix_rank",
     "The rank of matrices, as how many singular values exceed the tolerance: int64, [...].",
