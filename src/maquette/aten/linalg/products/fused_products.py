@@ -25,7 +25,7 @@ _addmm_activation = define(
     "Scalar alpha=1, bool use_gelu=False) -> Tensor",
 )
 _addmm_activation.describe("`addmm`, then `relu` or the exact `gelu`; it has no derivative.")
-_addmm_activation.autocast("lower")
+_addmm_activation.autocast(cpu="lower")
 _addmm_activation_out = define(
     "aten::_addmm_activation.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, "
     "Scalar alpha=1, bool use_gelu=False, Tensor(a!) out) -> Tensor(a!)",
