@@ -102,3 +102,9 @@ def test_functions_that_stand_in_a_class_take_the_inputs_alone() -> None:
     made = type("Convolving", (nn.Module,), {**namespace, "__module__": "program"})()
     assert made.act(mq.tensor([-1.0, 2.0])).tolist() == [0.0, 2.0]
     assert made.reset_parameters.__self__ is made
+
+
+def test_classes_of_no_module_may_be_modules() -> None:
+    space: dict[str, object] = {"nn": nn}
+    exec("class Own(nn.Module):\n    def forward(self, x): return x", space)
+    assert space["Own"]()(3) == 3

@@ -139,7 +139,10 @@ def _unbind_functions(cls: type) -> None:
     if cls.__module__.partition(".")[0] == "maquette":
         return
     for name, member in list(vars(cls).items()):
-        if isinstance(member, FunctionType) and member.__module__.partition(".")[0] == "maquette":
+        if (
+            isinstance(member, FunctionType)
+            and (member.__module__ or "").partition(".")[0] == "maquette"
+        ):
             if member.__qualname__ == member.__name__:  # no method of another class
                 setattr(cls, name, staticmethod(member))
 
