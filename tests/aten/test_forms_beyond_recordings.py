@@ -165,3 +165,11 @@ def test_singular_matrices_have_no_finite_condition(p: object) -> None:
     found = torch.linalg.cond(mq.stack([mq.eye(2), mq.ones(2, 2), mq.zeros(2, 2)]), p)
     assert found[1:].tolist() == [float("inf")] * 2
     assert bool(found[0].isfinite())
+
+
+@pytest.mark.parametrize("diagonal", [-70, -1, 0, 3, 90])
+def test_triangles_of_large_matrices_are_those_of_small_ones(diagonal: int) -> None:
+    large = mq.arange(2 * 130 * 200.0).view(2, 130, 200)
+    row, column = mq.arange(130).unsqueeze(1), mq.arange(200)
+    assert mq.equal(large.tril(diagonal), large * (column - row <= diagonal))
+    assert mq.equal(large.triu(diagonal), large * (column - row >= diagonal))
