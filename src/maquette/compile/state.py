@@ -221,7 +221,7 @@ def _exchange(one: Any, other: Any) -> None:
 
 def _start(optimizer: Any) -> None:
     """Make the state that an optimizer makes at its first step, where it can be asked to."""
-    start = getattr(optimizer, "_begin", None) or getattr(optimizer, "_mq_start", None)
+    start = getattr(optimizer, "_mq_begin", None) or getattr(optimizer, "_mq_start", None)
     if start is None:
         return
     for group in optimizer.param_groups:

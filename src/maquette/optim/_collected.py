@@ -27,7 +27,7 @@ class Collecting(Optimizer):
         _paths.check_options(type(self).__name__, defaults)
         super().__init__(params, defaults)
 
-    def _begin(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
+    def _mq_begin(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
         """Put a new parameter's whole state in `state`."""
         state["step"] = _paths.new_step(param, on_device=False)
         self._mq_start(param, state, group)
@@ -79,7 +79,7 @@ class Collecting(Optimizer):
             _paths.check_dense(type(self).__name__, param.grad)
             state = self.state[param]
             if not state:
-                self._begin(param, state, group)
+                self._mq_begin(param, state, group)
             params.append(param)
             grads.append(param.grad)
             for name, value in state.items():

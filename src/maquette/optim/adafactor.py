@@ -54,7 +54,7 @@ class Adafactor(Collecting):
         }
         super().__init__(params, defaults)
 
-    def _begin(self, param: Tensor, state: dict[str, Any], group: Group) -> None:
+    def _mq_begin(self, param: Tensor, state: dict[str, Any], group: Group) -> None:
         state["step"] = _paths.new_step(param, on_device=False)
         self._mq_start(param, state, group)
 
@@ -78,7 +78,7 @@ class Adafactor(Collecting):
             _paths.check_dense("Adafactor", param.grad)
             state = self.state[param]
             if not state:
-                self._begin(param, state, group)
+                self._mq_begin(param, state, group)
             state["step"] += 1
             self._mq_one(param, -param.grad if group["maximize"] else param.grad, state, group)
 

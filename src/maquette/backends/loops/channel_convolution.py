@@ -71,49 +71,33 @@ def _seen(phase: int, step: int, padding: int, size: int, places: int) -> Pair:
 
 
 @compiled
-def _lay_out(x: Array, phases: Array, stride: Pair, padding: Pair) -> None:
-    """Copy a plane to its phases [rows' phases, columns' phases, rows, columns]."""
+def _by_phases(x: Array, phases: Array, stride: Pair, padding: Pair, back: bool) -> None:
+    """Copy a plane to its phases [rows' phases, columns' phases, rows, columns], or ``back``."""
     step = stride[1]
     if step == 2:
-        _by_two(x, phases, stride, padding, False)
+        _by_two(x, phases, stride, padding, back)
         return
     for a in range(stride[0]):
         top, bottom = _seen(a, stride[0], padding[0], x.shape[0], phases.shape[2])
         for b in range(step):
             first, last = _seen(b, step, padding[1], x.shape[1], phases.shape[3])
             for y in range(top, bottom):
-                row, out = x[y * stride[0] + a - padding[0]], phases[a, b, y, first:last]
+                row, line = x[y * stride[0] + a - padding[0]], phases[a, b, y, first:last]
                 start = first * step + b - padding[1]
-                if step == 1:
-                    _copied(row[start : start + out.size], out)
+                if step == 1 and back:
+                    _copied(line, row[start : start + line.size])
+                elif step == 1:
+                    _copied(row[start : start + line.size], line)
+                elif back:
+                    for i in range(line.size):
+                        row[start + i * step] = line[i]
                 else:
-                    for i in range(out.size):
-                        out[i] = row[start + i * step]
-
-
-@compiled
-def _put_back(phases: Array, x: Array, stride: Pair, padding: Pair) -> None:
-    """The reverse of `_lay_out`."""
-    step = stride[1]
-    if step == 2:
-        _by_two(x, phases, stride, padding, True)
-        return
-    for a in range(stride[0]):
-        top, bottom = _seen(a, stride[0], padding[0], x.shape[0], phases.shape[2])
-        for b in range(step):
-            first, last = _seen(b, step, padding[1], x.shape[1], phases.shape[3])
-            for y in range(top, bottom):
-                row, given = x[y * stride[0] + a - padding[0]], phases[a, b, y, first:last]
-                start = first * step + b - padding[1]
-                if step == 1:
-                    _copied(given, row[start : start + given.size])
-                else:
-                    for i in range(given.size):
-                        row[start + i * step] = given[i]
+                    for i in range(line.size):
+                        line[i] = row[start + i * step]
 
 
 def _phases(size: Pair, places: Pair, stride: Pair, dilation: Pair) -> Array:
-    """Room for a plane by phases, zero; a line more than is seen."""
+    """Zeros for a plane by phases, with a line more than is seen."""
     more = [(k - 1) * d // s for k, d, s in zip(size, dilation, stride)]
     return np.zeros((*stride, places[0] + more[0] + 1, places[1] + more[1]), np.float32)
 
@@ -159,7 +143,7 @@ def _channel_products(
     total = np.empty(rows * pitch, np.float32)
     for n in range(x.shape[0]):
         for c in range(x.shape[1]):
-            _lay_out(x[n, c], phases, stride, padding)
+            _by_phases(x[n, c], phases, stride, padding, False)
             for m in range(weight.shape[1]):
                 total[:] = np.float32(0)
                 for i in range(weight.shape[2]):
@@ -194,7 +178,7 @@ def _channel_spread(
                     for j in range(weight.shape[3]):
                         total = _met(phases, i, j, stride, dilation, lines.size)
                         _accumulate(total, lines.reshape(-1), weight[c, m, i, j])
-            _put_back(phases, out[n, c], stride, padding)
+            _by_phases(out[n, c], phases, stride, padding, True)
 
 
 @compiled
@@ -204,7 +188,7 @@ def _channel_sums(
     lines = np.zeros((y.shape[3], phases.shape[3]), np.float32)
     for n in range(x.shape[0]):
         for c in range(x.shape[1]):
-            _lay_out(x[n, c], phases, stride, padding)
+            _by_phases(x[n, c], phases, stride, padding, False)
             for m in range(y.shape[2]):
                 for r in range(y.shape[3]):
                     _copied(y[n, c, m, r], lines[r, : y.shape[4]])

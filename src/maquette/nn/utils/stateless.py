@@ -6,8 +6,7 @@ import warnings
 from typing import Any
 
 from maquette.nn.base import Module
-from maquette.nn.utils.stateless_calls import Tensors
-from maquette.nn.utils.stateless_calls import reparametrized as _reparametrize_module
+from maquette.nn.utils.stateless_calls import Tensors, called_with
 
 
 def functional_call(
@@ -41,9 +40,7 @@ def _functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    arguments = () if args is None else args if isinstance(args, tuple) else (args,)
-    with _reparametrize_module(module, parameters_and_buffers, tie_weights, strict):
-        return module(*arguments, **(kwargs or {}))
+    return called_with(module, parameters_and_buffers, args, kwargs, tie_weights, strict)
 
 
 __all__ = ["functional_call"]

@@ -26,12 +26,27 @@ def functional_call(
     """Call `module` as if its members had these values, by dotted name; it is unchanged after.
 
     args: the arguments, a tuple, or the only one. tie_weights: members that are one tensor in the
-    module are replaced together. strict: every member must be given, and nothing else.
+    module are replaced together. strict: every member must be given, and nothing else; otherwise a
+    name may be any attribute that is a tensor, or is not there. What the call assigns to a name is
+    put into the one dict that was given.
 
     Raises ValueError for a name or a tied tensor given two values, RuntimeError if not strict
-    enough.
+    enough, TypeError for what is no tensor, AttributeError for a module that is not there.
     """
-    values = _merged(parameter_and_buffer_dicts)
+    return called_with(
+        module, _merged(parameter_and_buffer_dicts), args, kwargs, tie_weights, strict
+    )
+
+
+def called_with(
+    module: Module,
+    values: Tensors,
+    args: Any,
+    kwargs: dict[str, Any] | None,
+    tie_weights: bool,
+    strict: bool,
+) -> Any:
+    """`functional_call` with one dict."""
     arguments = () if args is None else args if isinstance(args, tuple) else (args,)
     with reparametrized(module, values, tie_weights, strict):
         return module(*arguments, **(kwargs or {}))

@@ -25,6 +25,7 @@ from maquette.tensor.storage import UntypedStorage
 from maquette.torch.saving._utils import StoredElements
 from maquette.torch.saving.pickles import (
     Pickler,
+    as_text,
     encoded,
     kind_of,
     reference,
@@ -34,7 +35,6 @@ from maquette.torch.saving.pickles import (
 
 Bytes = npt.NDArray[np.uint8]
 _NUMBER = 0x1950A86A20F9469CFC6C
-MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # the first pickle of such a file
 _PROTOCOL = 1001
 _NUMEL = struct.Struct("<q")
 
@@ -125,7 +125,7 @@ def load(file: IO[bytes], places: Places, encoding: str) -> object:
     survey.load()
     keys = read()
     for key in keys if isinstance(keys, list) else []:
-        key = key.decode("ascii") if isinstance(key, bytes) else str(key)
+        key = str(as_text(key))
         if key not in survey.storages:
             raise FileError(f"{name}: the file lists a storage {key} that nothing refers to")
         storages.fill(key, survey.storages[key], whole)

@@ -453,8 +453,12 @@ def reference(pid: object) -> tuple[object, ...]:
     """The parts of a reference to a storage; ``pickle.UnpicklingError`` for what is none."""
     if not isinstance(pid, tuple):
         raise pickle.UnpicklingError(f"this file refers to something unknown: {pid!r}")
-    # Python 2 wrote bytes, and with encoding="bytes" they stay so.
-    return tuple(part.decode("ascii") if isinstance(part, bytes) else part for part in pid)
+    return tuple(map(as_text, pid))
+
+
+def as_text(part: object) -> object:
+    """A part of a reference: Python 2 wrote bytes, and with ``encoding="bytes"`` they stay so."""
+    return part.decode("ascii") if isinstance(part, bytes) else part
 
 
 def unpickle(

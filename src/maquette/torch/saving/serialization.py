@@ -171,13 +171,13 @@ def load(
         raise ValueError("load(): mmap=True needs the path of a file, not a file that is open")
     encoding = pickle_load_args.get("encoding", "utf-8")
     with opened_for_reading(f) as file:
-        begins = file.read(len(legacy_files.MAGIC) + 8)
+        begins = file.read(1)
         file.seek(-len(begins), os.SEEK_CUR)
         if not begins:
             raise EmptyFileError(f"{name_of(file)}: Ran out of input: this file is empty")
-        if begins.startswith(b"PK\x03\x04"):
+        if _is_zipfile(file):
             return _load_zip(_from_here(file), map_location, trusted, bool(mmap), encoding)
-        if begins[:1] == b"\x80":
+        if begins == b"\x80":
             if mmap:
                 raise RuntimeError(
                     f"{name_of(file)}: mmap can only be used with files saved with "
@@ -349,9 +349,7 @@ def get_unsafe_globals_in_checkpoint(f: File) -> list[str]:
     Raises ValueError for a file that is no zip archive.
     """
     with opened_for_reading(f) as file:
-        begins = file.read(4)
-        file.seek(-len(begins), os.SEEK_CUR)
-        if begins != b"PK\x03\x04":
+        if not _is_zipfile(file):
             raise ValueError(
                 "Expected input to be a checkpoint returned by torch.save but got a "
                 "torchscript checkpoint or another file"
