@@ -39,6 +39,13 @@ def test_parameters_that_cannot_be_optimized(params, error, message):
         optim.SGD(params, lr=0.1)
 
 
+@pytest.mark.parametrize("kind", [optim.Adam, optim.AdamW])
+@pytest.mark.parametrize("betas", [(0, 0.9), (mq.tensor(0.9), 0.99)])
+def test_an_int_or_one_tensor_is_no_pair_of_betas(kind, betas):
+    with pytest.raises(ValueError, match="either both floats or both Tensors"):
+        kind(parameters(), betas=betas)
+
+
 def test_a_parameter_belongs_to_one_group():
     (p,) = parameters(1)
     optimizer = optim.SGD([p], lr=0.1)

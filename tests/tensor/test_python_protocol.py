@@ -7,6 +7,7 @@ import pytest
 
 import maquette as mq
 from maquette import Tensor
+from maquette.core.warned import Always
 
 
 @pytest.mark.parametrize("shape", [(0,), (2,)])
@@ -31,6 +32,18 @@ def test_T49_only_integers_index() -> None:
 def test_T49_no_dimensions_no_sequence(use: Callable[[Tensor], object]) -> None:
     with pytest.raises(TypeError, match="0-d"):
         use(mq.zeros(()))
+
+
+def test_T49_a_float_of_what_requires_grad_is_warned_of_while_recording(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Always, "on", True)  # not only the first time
+    x = mq.ones(1, requires_grad=True)
+    with mq.no_grad():
+        assert float(x) == int(x) == 1.0
+    assert int(x) == 1
+    with pytest.warns(UserWarning, match="requires_grad=True to a scalar"):
+        float(x)
 
 
 def test_T49_tensors_are_hashed_by_identity() -> None:

@@ -62,10 +62,7 @@ class Adam(Optimizer):
             )
         _paths.check_learning_rate(lr)
         _paths.check_not_negative(epsilon=eps, weight_decay=weight_decay)
-        decays = tuple(_paths.number(beta) for beta in betas)
-        for i, beta in enumerate(decays):
-            if not 0.0 <= beta < 1.0:
-                raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+        decays = _decays(betas)
         defaults = {
             "lr": lr,
             "betas": decays,
@@ -115,6 +112,23 @@ class Adam(Optimizer):
         state["step"] = _paths.new_step(parameter, on_device=fused)
         for name in ("exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] * group["amsgrad"])):
             state[name] = mq.zeros_like(parameter, memory_format=preserve_format)
+
+
+def _decays(betas: Betas) -> tuple[float, float]:
+    """Both as numbers; as in PyTorch an int does not stand for a float."""
+    first, second = betas[0], betas[1]
+    if {isinstance(first, Tensor), isinstance(second, Tensor)} != {True}:
+        if not (isinstance(first, float) and isinstance(second, float)):
+            raise ValueError(
+                "betas must be either both floats or both Tensors; got "
+                f"{type(first).__name__} and {type(second).__name__}"
+            )
+    for i, beta in enumerate((first, second)):
+        if isinstance(beta, Tensor) and beta.numel() != 1:
+            raise ValueError(f"Tensor betas[{i}] must be 1-element; got {beta.numel()} elements")
+        if not 0.0 <= beta < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+    return _paths.number(first), _paths.number(second)
 
 
 def _carry_out(lists: _Lists, group: Group) -> None:

@@ -194,6 +194,7 @@ class Tensor(TensorHistory):
         return bool(self.item())
 
     def __float__(self) -> float:
+        self._warn_of_history()
         return float(self._as_real("double"))
 
     def __int__(self) -> int:
@@ -210,14 +211,17 @@ class Tensor(TensorHistory):
         return number
 
     def __complex__(self) -> complex:
+        self._warn_of_history()
         return complex(self._as_number())
 
-    def _as_number(self) -> Any:
-        if self._keys & K.REQUIRES_GRAD:
+    def _warn_of_history(self) -> None:
+        if self._keys & K.REQUIRES_GRAD and tls.st.grad_enabled:
             warn_once(
                 "Converting a tensor with requires_grad=True to a scalar may lead to unexpected "
                 "behavior.\nConsider using tensor.detach() first."
             )
+
+    def _as_number(self) -> Any:
         if self.meta.numel != 1:
             raise ValueError(
                 f"only one element tensors can be converted to Python scalars; this is {self.meta}"
