@@ -121,6 +121,12 @@ def test_T66_nan_is_refused_with_the_call_it_came_from() -> None:
                 out.backward()
 
 
+def test_T66_the_stack_of_an_anomaly_ends_in_the_program() -> None:
+    with mq.autograd.set_detect_anomaly(True):
+        out = mq.nn.functional.softplus(leaf(0.0).sqrt() * 0)
+    assert "test_watching" in out.grad_fn._trace[-1].splitlines()[0]
+
+
 def test_T66_detect_anomaly_warns_that_it_is_slow() -> None:
     with pytest.warns(UserWarning, match="Anomaly Detection"):
         mode = mq.autograd.detect_anomaly()

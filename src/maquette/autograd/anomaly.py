@@ -6,6 +6,7 @@ node gives, and tells of that stack before it raises.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Sequence
 
@@ -60,6 +61,9 @@ def is_anomaly_check_nan_enabled() -> bool:
     return watch.check_nan
 
 
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
+
 def _switch(mode: bool, check_nan: bool) -> None:
     watch.anomaly = mode
     watch.check_nan = check_nan
@@ -102,7 +106,10 @@ def remember_call(node: Node) -> None:
     if watch.anomaly:
         import traceback  # noqa: PLC0415  # when first needed: importing stays quick
 
-        node._trace = traceback.format_stack()
+        stack = traceback.extract_stack()
+        while stack and stack[-1].filename.startswith((_PACKAGE, "<maquette")):
+            stack.pop()  # the last line is then the program's
+        node._trace = stack.format()
 
 
 __all__ = [
