@@ -326,6 +326,15 @@ def test_old_files_are_written_and_read() -> None:
     assert first.untyped_storage() is second.untyped_storage()
 
 
+def test_T57_old_files_that_were_cut_are_refused_as_damaged() -> None:
+    file = io.BytesIO()
+    torch.save(torch.ones(3), file, _use_new_zipfile_serialization=False)
+    whole = file.getvalue()
+    for end in range(1, len(whole)):
+        with pytest.raises(saving.FileError):
+            torch.load(io.BytesIO(whole[:end]))
+
+
 def test_unknown_classes_are_refused_until_they_are_allowed() -> None:
     """Finding 53."""
     file = io.BytesIO()

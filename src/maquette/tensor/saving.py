@@ -230,7 +230,7 @@ def load(f: File, map_location: Place = None) -> dict[str, Tensor]:
 # What reading a file that is damaged or crafted may raise.
 DAMAGE = (
     ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, IndexError, KeyError,
-    MemoryError, RecursionError, RuntimeError, TypeError, UnicodeError, ValueError,
+    MemoryError, RecursionError, RuntimeError, TypeError, UnicodeError, ValueError, struct.error,
 )  # fmt: skip
 
 
