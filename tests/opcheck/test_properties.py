@@ -332,3 +332,7 @@ def test_L76_what_out_held_is_no_input():
 
 def test_P24_equal_symbols_are_equal_sizes():
     assert caught("one_symbol_for_two_sizes_of_data", "symbolic.range")
+
+
+def test_LX3_examining_leaves_storages_that_may_grow():
+    assert examined("out_twin_keeps_old_elements", wrong=False, properties=["fake"]).ok

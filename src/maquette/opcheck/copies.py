@@ -119,7 +119,7 @@ def storage_bytes(t: Any, on: Framework) -> bytes:
     with on.torch.no_grad():
         flat = on.torch.empty(0, dtype=on.torch.uint8, device=t.device)
         flat.set_(storage, 0, (storage.nbytes(),), (1,))
-        return bytes(flat.cpu().numpy())
+        return bytes(flat.cpu().clone().numpy())
 
 
 class Snapshot(NamedTuple):

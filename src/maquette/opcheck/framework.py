@@ -60,7 +60,8 @@ class Framework:
         plain = t.detach().resolve_conj().resolve_neg()
         if dtype_name(plain) in NARROW:
             plain = plain.to(self.torch.float32)
-        return np.array(plain.cpu().numpy())
+        # numpy() of the tensor itself would forbid the operator to grow its storage.
+        return np.asarray(plain.cpu().clone().numpy())
 
     def from_array(self, values: Array, dtype: str) -> Any:
         """A new tensor of a dtype."""
