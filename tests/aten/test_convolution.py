@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from itertools import product
 
 import numpy as np
@@ -166,3 +167,44 @@ def test_flops_are_two_for_each_place_and_weight() -> None:
     backward = aten.convolution_backward.default.facts.cost
     cost = backward(out, x, w, None, *options, (True, True, True))
     assert cost.flops == 2 * (2 * 2 * 36 * 4 * 27)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (
+            lambda: mq.nn.functional.conv2d(mq.ones(1, 3, 4, 4), mq.ones(3, 3, 0, 3)),
+            "kernel size should be",
+        ),
+        (
+            lambda: mq.nn.functional.conv_transpose1d(mq.ones(1, 1, 4), mq.ones(1, 1, 0)),
+            "kernel size should be",
+        ),
+        (
+            lambda: mq.nn.functional.conv_transpose2d(mq.ones(1, 2, 4, 4), mq.ones(2, 0, 1, 1)),
+            "non-empty",
+        ),
+        (
+            lambda: mq.nn.functional.conv1d(mq.ones(1, 2, 0), mq.ones(3, 2, 1), padding=1),
+            "Only zero batch",
+        ),
+        (
+            lambda: mq.nn.functional.conv_transpose1d(
+                mq.ones(1, 2, 1), mq.ones(2, 1, 1), padding=1
+            ),
+            "Output size is too small",
+        ),
+    ],
+)
+@pytest.mark.parametrize("mode", [contextlib.nullcontext, mq.FakeTensorMode])
+def test_convolutions_of_nothing_are_refused(call, message, mode):
+    with mode(), pytest.raises(RuntimeError, match=message):
+        call()
+
+
+def test_a_convolution_of_no_channels_has_none():
+    weight, bias = mq.ones(3, 0, 2, 3, requires_grad=True), mq.ones(3, requires_grad=True)
+    out = mq.nn.functional.conv2d(mq.ones(2, 0, 4, 4), weight, bias)
+    out.sum().backward()
+    assert out.shape == (2, 0, 3, 2)
+    assert bias.grad.tolist() == [0.0, 0.0, 0.0]

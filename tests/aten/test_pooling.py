@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 from gradcheck import check_gradients, check_second_gradients
@@ -188,3 +190,19 @@ def test_a_kernel_larger_than_the_input_takes_no_memory_of_its_own() -> None:
     assert x.grad is not None
     assert x.grad.unique().tolist() == pytest.approx([1 / 12])
     assert mq.nn.functional.max_pool2d(x, 10**3, ceil_mode=True).item() == 11
+
+
+@pytest.mark.parametrize(
+    "window, message",
+    [
+        ((0,), "kernel_size must be greater than zero, but got 0"),
+        ((3, 1, 2), "padding should be at most half of kernel size"),
+        ((3, 1, 0, 0), "dilation must be greater than zero"),
+        ((7,), "Invalid computed output size: 0"),
+        (((3, 3),), "of size 1 but got size 2"),
+    ],
+)
+@pytest.mark.parametrize("mode", [contextlib.nullcontext, mq.FakeTensorMode])
+def test_max_pool1d_tells_what_is_wrong_with_its_windows(window, message, mode):
+    with mode(), pytest.raises(RuntimeError, match=message):
+        mq.nn.functional.max_pool1d(mq.ones(1, 2, 6), *window)

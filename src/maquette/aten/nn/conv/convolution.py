@@ -18,14 +18,14 @@ from maquette.aten.nn.conv.convolution_batching import (
 )
 from maquette.aten.nn.conv.convolution_maps import Geometry, Ints, correlate, spread, weight_sums
 from maquette.aten.nn.conv.sliding_windows import expanded, reach
-from maquette.core.dtype import bool_, float64
+from maquette.core.dtype import bool_, float32, float64
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.fitting import c_name
 from maquette.core.layout import channels_last, channels_last_3d, contiguous_format
 from maquette.core.layout import memory_format as MemoryFormat
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape
-from maquette.core.symbols import expect_alike, expect_true
+from maquette.core.symbols import expect_alike, expect_true, is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.advice import check_advised
 from maquette.library.page import Cost, define
@@ -155,6 +155,39 @@ def _check_windows(space: Ints, size: Ints, geometry: Geometry) -> None:
     )
 
 
+def _check_not_empty(input: TensorMeta, weight: TensorMeta, transposed: bool) -> None:
+    """Refuse what has no elements to convolve, unless there are no samples."""
+    size = list(weight.shape)
+    space = "x".join(map(str, size[2:]))
+    check(
+        all(expect_true(n > 0) for n in size[2:]),
+        lambda: f"kernel size should be greater than zero, but got: {space} in a weight of {size}",
+    )
+    check(
+        not transposed or expect_true(size[1] > 0),
+        lambda: f"non-empty weight tensor expected, but got: {size}",
+    )
+    check(
+        is_true(input.shape[0] == 0) or not any(is_true(n == 0) for n in input.shape[2:]),
+        lambda: (
+            f"Only zero batch or zero channel inputs are supported, but got input shape: "
+            f"{list(input.shape)}"
+        ),
+    )
+
+
+def _check_transposed_space(input: TensorMeta, space: Shape) -> None:
+    # PyTorch's float32 (oneDNN) gives a result without elements, its other dtypes none.
+    least = 0 if input.dtype is float32 else 1
+    check(
+        all(expect_true(n >= least) for n in space),
+        lambda: (
+            f"Given input size per channel: ({' x '.join(map(str, input.shape[2:]))}). Calculated "
+            f"output size per channel: ({' x '.join(map(str, space))}). Output size is too small"
+        ),
+    )
+
+
 def _check_output_padding(geometry: Geometry, extra: Ints) -> None:
     stride, _, dilation = geometry
     check(
@@ -249,6 +282,12 @@ def convolution_shape(
         _check_windows(places, size, geometry)
         channels = weight.shape[0]
         space = _output_space(places, size, geometry)
+    if is_true(input.shape[1] == 0):
+        channels = 0  # of the output as well, as PyTorch has it
+    else:
+        _check_not_empty(input, weight, transposed)
+    if transposed:
+        _check_transposed_space(input, space)
     return _in_format(input, (input.shape[0], channels, *space), result_format(input, weight))
 
 
@@ -270,10 +309,15 @@ def convolution_kernel(
     given, size = input.shape[2:], weight.shape[2:]
     if transposed:
         space = _transposed_space(given, size, geometry, expanded(output_padding, dims))
-        out = spread(xp, input, weight, space, geometry, groups)
+        channels = weight.shape[1] * groups
     else:
-        places = _output_space(given, size, geometry)
-        out = correlate(xp, input, weight, places, geometry, groups)
+        space = _output_space(given, size, geometry)
+        channels = weight.shape[0]
+    if not input.shape[1] or 0 in space:
+        found = (input.shape[0], channels if input.shape[1] else 0, *space)
+        return xp.empty(found, input.dtype)
+    move = spread if transposed else correlate
+    out = move(xp, input, weight, space, geometry, groups)
     if bias is not None:
         out += wide(bias).reshape(-1, *[1] * dims)
     return out
@@ -398,8 +442,15 @@ def convolution_backward_shape(
     return (
         _in_format(input, input.shape, order) if output_mask[0] else None,
         _in_format(weight, weight.shape, order) if output_mask[1] else None,
-        grad_output.fresh((grad_output.shape[1],)) if output_mask[2] else None,
+        grad_output.fresh(_bias_shape(grad_output.shape[1], bias_sizes))
+        if output_mask[2]
+        else None,
     )
+
+
+def _bias_shape(channels: int, sizes: Ints | None) -> Shape:
+    """The channels of the output, which has none where the input has none: then as it was given."""
+    return tuple(sizes) if sizes and is_true(channels == 0) else (channels,)
 
 
 @convolution_backward.kernel
@@ -420,6 +471,10 @@ def convolution_backward_kernel(
     geometry = _expanded_geometry(weight.ndim - 2, stride, padding, dilation)
     size, space = weight.shape[2:], input.shape[2:]
     by_input = by_weight = by_bias = None
+    if not grad_output.size:
+        bias = _bias_shape(grad_output.shape[1], bias_sizes)
+        made = [xp.zeros(shape, input.dtype) for shape in (input.shape, weight.shape, bias)]
+        return tuple([zeros if m else None for zeros, m in zip(made, output_mask, strict=True)])
     if output_mask[0] and transposed:
         by_input = correlate(xp, grad_output, weight, space, geometry, groups)
     elif output_mask[0]:

@@ -17,6 +17,7 @@ from maquette.aten.nn.pool.pool_windows import (
     max_pool_meta,
     pool_meta,
     pooled_shape,
+    pooled_size,
     scattered,
     window_maxima,
 )
@@ -24,7 +25,7 @@ from maquette.autograd.grad_mode import is_grad_enabled
 from maquette.core.dtype import int64
 from maquette.core.errors import check, of_data
 from maquette.core.meta import TensorMeta
-from maquette.core.symbols import expect_alike, is_true
+from maquette.core.symbols import expect_alike, expect_true, is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.arrays import run_as_on_page
 from maquette.library.page import OperatorPage, define, describe
@@ -201,7 +202,7 @@ max_pool1d_with_indices = define(
 max_pool1d_with_indices.describe("`max_pool1d`, with the positions of the maxima: int64.")
 
 
-def _check_pool1d(self: Tensor, kernel: Ints, stride: Ints) -> None:
+def _check_input_1d(self: Tensor) -> None:
     check(
         self.ndim in (2, 3) and not any(is_true(n == 0) for n in self.shape[-2:]),
         lambda: (
@@ -209,15 +210,51 @@ def _check_pool1d(self: Tensor, kernel: Ints, stride: Ints) -> None:
             f"for input, but got:{list(self.shape)}"
         ),
     )
-    step = (stride or kernel)[0]
-    check(step > 0, lambda: f"max_pool1d() stride must be greater than zero, but got {step}")
+
+
+def _check_pool1d(
+    self: Tensor, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil: bool
+) -> None:
+    _check_input_1d(self)
+    parameters = {
+        "kernel_size": kernel,
+        "stride": stride or kernel,
+        "padding": padding,
+        "dilation": dilation,
+    }
+    for name, values in parameters.items():
+        check(
+            len(values) == 1,
+            lambda name=name, values=values: (
+                f"max_pool1d() {name} must be an int, list of ints or tuple of ints of size 1 but "
+                f"got size {len(values)}"
+            ),
+        )
+    (size,), (step,), (pad,), (apart,) = parameters.values()
+    for name, value in (("kernel_size", size), ("stride", step), ("dilation", apart)):
+        check(
+            value > 0,
+            lambda name=name, value=value: (
+                f"max_pool1d() {name} must be greater than zero, but got {value}"
+            ),
+        )
+    check(pad >= 0, lambda: f"max_pool1d() padding must be non-negative, but got {pad}")
+    check(
+        pad <= size // 2,
+        lambda: (
+            f"max_pool1d() padding should be at most half of kernel size, but got padding={pad} "
+            f"and kernel_size={size}"
+        ),
+    )
+    places = pooled_size(self.shape[-1], size, step, pad, apart, ceil)
+    check(expect_true(places > 0), lambda: f"max_pool1d() Invalid computed output size: {places}")
 
 
 @max_pool1d_with_indices.composite
 def max_pool1d_with_indices_composite(
     self: Tensor, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil: bool
 ) -> tuple[Tensor, Tensor]:
-    _check_pool1d(self, kernel, stride)
+    _check_input_1d(self)
     stride = stride or kernel
     values, indices = max_pool2d_with_indices(
         self.unsqueeze(-2), [1, *kernel], [1, *stride], [0, *padding], [1, *dilation], ceil
@@ -233,9 +270,9 @@ max_pool1d.describe("Maxima over windows of `kernel_size` of the last dimension 
 def max_pool1d_composite(
     self: Tensor, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil: bool
 ) -> Tensor:
+    _check_pool1d(self, kernel, stride, padding, dilation, ceil)
     recorded = is_grad_enabled() and wants_derivative(self)
     if not recorded and run_as_on_page((self,), "max_pool2d_with_indices"):
-        _check_pool1d(self, kernel, stride)
         maxima: Tensor = max_pool1d_values(self, kernel, stride, padding, dilation, ceil)
         return maxima
     return max_pool1d_with_indices_composite(self, kernel, stride, padding, dilation, ceil)[0]
