@@ -17,13 +17,13 @@ from maquette.dispatch.tags import Tag
 def description(packet: OpOverloadPacket) -> str:
     """The docstring of the function or method of a packet."""
     lines = [_sentence(packet), *_details(_meant(packet) or packet)]
-    schemas = [o._schema_text for o in packet.op_overloads()]
+    schemas = [o._schema_text for o in packet.usual_overloads()]
     return "\n".join([*lines, "", "Schemas:", *[f"    {schema}" for schema in schemas]])
 
 
 def summary(packet: OpOverloadPacket) -> str:
     """What the page of a packet says that it computes; empty where it says nothing."""
-    own = next((o.facts.summary for o in packet.op_overloads() if o.facts.summary), "")
+    own = next((o.facts.summary for o in packet.usual_overloads() if o.facts.summary), "")
     target = _meant(packet) or PACKETS.get(packet._qualified_op_name.removesuffix("_"))
     return own if own or target is None or target is packet else summary(target)
 
@@ -44,7 +44,7 @@ def _continued(sentence: str) -> str:
 
 def _meant(packet: OpOverloadPacket) -> OpOverloadPacket | None:
     """The packet that an alias calls; None for all others."""
-    for op in packet.op_overloads():
+    for op in packet.usual_overloads():
         for kernels in op._kernels.values():
             if kernels and isinstance(kernels[-1].python, OpOverload):
                 target = kernels[-1].python.overloadpacket
@@ -54,7 +54,7 @@ def _meant(packet: OpOverloadPacket) -> OpOverloadPacket | None:
 
 def _details(packet: OpOverloadPacket) -> Iterator[str]:
     """A line for each thing that schemas and tags tell."""
-    overloads = packet.op_overloads()
+    overloads = packet.usual_overloads()
     parameters = {a.name for o in overloads for a in o._schema.arguments}
     found = [*_shape_lines(overloads, parameters), *_memory_lines(packet.__name__, overloads)]
     if any(Tag.dynamic_output_shape in o.tags for o in overloads):

@@ -98,7 +98,7 @@ class _Forms:
     """The function that programs call."""
 
     def __init__(self, packet: OpOverloadPacket, at: int) -> None:
-        overloads = self.overloads = packet.op_overloads()
+        overloads = self.overloads = packet.usual_overloads()
         self.packet = packet
         self.name = packet.__name__
         self.at = at
@@ -149,6 +149,9 @@ class _Forms:
         for positional, named in other_forms(self.name, args, kwargs, self.overloads):
             with contextlib.suppress(TypeError):
                 return full(*positional, **named)
+        for overload in self.packet.seldom_overloads():
+            if Tag.generated not in overload.tags and fits(overload, args, kwargs):
+                return overload.call_as_public(args, kwargs)
         for value in (*args, *kwargs.values()):
             check_int(value)
         raise self.refused(error, args, kwargs) from None

@@ -14,7 +14,7 @@ from typing import cast
 from maquette.autograd.api import VMAPPED
 from maquette.dispatch.base import FUNCTIONALIZE_IMPLS, OperatorBase
 from maquette.dispatch.higher_order import EFFECTS
-from maquette.dispatch.packet import LATE
+from maquette.dispatch.packet import LATE, LATE_FORMS
 from maquette.library.effects import get_effect
 from maquette.tensor.tensor import Tensor
 
@@ -44,6 +44,9 @@ FAMILIES = (
     "nn.conv.unfolding",
     "nn.resize.upsampling",
     "view.named_copies",
+    "elementwise.operator_names",
+    "linalg.products.wider_products",
+    "seldom_called",
     "nn.norm.weight_norms",
     "sparse",
     "functional_twins",  # last: it names operators of other families
@@ -61,6 +64,14 @@ def load() -> bool:
 
 
 LATE["aten"] = load
+
+
+def load_forms() -> None:
+    """Define the ``out=`` forms that few programs call."""
+    importlib.import_module("maquette.aten.generated_outs")
+
+
+LATE_FORMS["aten"] = load_forms
 
 
 def gradients_of_rows(row: Callable[..., object], starts: Sequence[Tensor]) -> list[Tensor | None]:

@@ -15,7 +15,7 @@ from maquette.library.page import OperatorPage, define
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.rules import BROADCASTS
 
-_NOT_OF_TWINS = (Tag.inplace, Tag.inplace_view, Tag.core, Tag.out)
+_NOT_OF_TWINS = (Tag.inplace, Tag.inplace_view, Tag.core, Tag.out, Tag.pt2_compliant_tag)
 
 
 def _twins(mutating: str, name: str = "") -> None:
@@ -73,6 +73,8 @@ def _cloned(value: object) -> object:
 for _name in (
     "bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "random_", "uniform_",
     "resize_", "resize_as_", "set_",
+    "_coalesced_", "copy_sparse_to_sparse_", "resize_as_sparse_", "sparse_resize_",
+    "sparse_resize_and_clear_",
     "embedding_renorm_", "_index_put_impl_", "_foreach_zero_", "_foreach_copy_",
     "_amp_foreach_non_finite_check_and_unscale_", "_amp_update_scale_",
     "_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_",

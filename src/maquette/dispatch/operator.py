@@ -392,6 +392,8 @@ class OpOverload(OperatorBase):
     functional_link: OpOverload | None = None
     mutating_link: OpOverload | None = None
     own_node_name: str | None = None
+    seldom: bool = False
+    """Whether functions take its arguments only where no other overload does."""
 
     @property
     def shape_rule(self) -> Callable[..., object] | None:

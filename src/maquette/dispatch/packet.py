@@ -132,6 +132,8 @@ class OpOverloadPacket:
                 return overload, params[: len(args)], kwargs
             by_name = {a.name: p for a, p in zip(overload._schema.arguments, params, strict=False)}
             return overload, params[: len(args)], {name: by_name[name] for name in kwargs}
+        if load_forms(self.namespace):
+            return self._match(args, kwargs)
         if not failures:
             raise RuntimeError(
                 f"{self._qualified_op_name}: every library that defined an overload of it has been "
@@ -151,7 +153,24 @@ class OpOverloadPacket:
 
     def overloads(self) -> list[str]:
         """Names of all overloads in order of registration; the unnamed one is ``default``."""
+        load_forms(self.namespace)
         return list(self._overloads)
+
+    def usual_overloads(self) -> list[OpOverload]:
+        """Those that a function over the operator takes arguments as: all but the seldom ones."""
+        return [o for o in self._overloads.values() if not o.seldom]
+
+    def seldom_overloads(self) -> list[OpOverload]:
+        """The others: a program that names one looks them up."""
+        load_forms(self.namespace)
+        return [o for o in self._overloads.values() if o.seldom]
+
+    def find(self, overload: str) -> OpOverload | None:
+        """The overload of this name, ``""`` or ``default`` for the unnamed one; None without."""
+        name = overload or "default"
+        if name not in self._overloads:
+            load_forms(self.namespace)
+        return self._overloads.get(name)
 
     def op_overloads(self) -> list[OpOverload]:
         """The overloads themselves."""
@@ -179,7 +198,7 @@ class OpOverloadPacket:
         if name.startswith("__"):
             return self._dunder(name)
         if name not in self.__dict__.get("_overloads", ()) and "namespace" in self.__dict__:
-            load_late(self.namespace)  # which may have more overloads of this name
+            load_forms(self.namespace)  # which may have more overloads of this name
         with LOCK:
             overload = self.__dict__.get("_overloads", {}).get(name)
             if overload is None:
@@ -231,6 +250,11 @@ def find_packet(qualified: str) -> OpOverloadPacket | None:
     return found
 
 
+LATE_FORMS: dict[str, Callable[[], object]] = {}
+"""By namespace, what defines the forms of its operators that few programs call.
+
+It runs once, when an overload is asked for that is not there, or where all are listed.
+"""
 LATE: dict[str, Callable[[], bool]] = {}
 """By namespace, what defines the rest of its operators, once one is asked for that is not there.
 
@@ -254,6 +278,21 @@ def load_late(namespace: str) -> None:
             LATE.pop(namespace, None)
     finally:
         _loading.discard(running)
+
+
+def load_forms(namespace: str) -> bool:
+    """`load_late`, and the forms that few programs call; whether they have just been defined."""
+    load_late(namespace)
+    load, running = LATE_FORMS.get(namespace), (threading.get_ident(), f"forms of {namespace}")
+    if load is None or running in _loading or namespace in LATE:
+        return False
+    _loading.add(running)
+    try:
+        load()
+        LATE_FORMS.pop(namespace, None)
+    finally:
+        _loading.discard(running)
+    return True
 
 
 def _known_packet(qualified: str) -> OpOverloadPacket:

@@ -19,9 +19,11 @@ from maquette.dispatch.higher_order import REGISTERED
 from maquette.dispatch.operator import LOCK, OperatorHandle, OpOverload, TorchBindOpOverload
 from maquette.dispatch.packet import (
     LATE,
+    LATE_FORMS,
     PACKETS,
     OpOverloadPacket,
     find_packet,
+    load_forms,
     load_late,
 )
 from maquette.dispatch.schemas.types import names_script_type
@@ -62,7 +64,7 @@ class OpNamespace(types.ModuleType):
     def __getattr__(self, name: str) -> OpOverloadPacket:
         qualified = f"{self._namespace}::{name}"
         # Not under the lock: finding may import modules, and hints are foreign code.
-        packet = None if name.startswith("__") else find_packet(qualified)
+        packet = find_packet(qualified) if _may_name_operator(name) else None
         if packet is None:
             raise MissingName(lambda: _what_is_missing(self._namespace, name))
         with LOCK:
@@ -86,6 +88,14 @@ class OpNamespace(types.ModuleType):
         """Forget a packet that is no more; `LOCK` is held."""
         if self.__dict__.pop(name, None) is not None:
             self._bound.remove(name)
+
+
+_OF_BITS = {f"__{i}{name}__" for i in ("", "i") for name in "and or xor lshift rshift".split()}
+
+
+def _may_name_operator(name: str) -> bool:
+    """Whether to look for it: what Python asks modules for, such as ``__path__``, is none."""
+    return not name.startswith("__") or name in _OF_BITS
 
 
 def _what_is_missing(namespace: str, name: str) -> str:
@@ -247,8 +257,8 @@ def remove_overload(overload: OpOverload) -> None:
 
 def all_overloads() -> list[OpOverload]:
     """Every defined overload."""
-    for namespace in list(LATE):
-        load_late(namespace)
+    for namespace in {*LATE, *LATE_FORMS}:
+        load_forms(namespace)
     return [o for packet in list(PACKETS.values()) for o in packet.op_overloads()]
 
 
@@ -267,7 +277,7 @@ def find_schema_or_throw(name: str, overload: str = "") -> OperatorHandle:
     Raises RuntimeError with the name where it is unknown.
     """
     packet = find_packet(name)
-    found = None if packet is None else packet._overloads.get(overload or "default")
+    found = None if packet is None else packet.find(overload)
     if found is None:
         raise RuntimeError(
             f"could not find the schema of {name}.{overload or 'default'}: "

@@ -101,7 +101,7 @@ def _operator(key: str) -> object:
         return REGISTERED.get(key)
     name, _, overload = key.partition(".")
     packet = find_packet(name)
-    if packet is None or (overload or "default") not in packet.overloads():
+    if packet is None or (overload or "default") not in packet._overloads:
         return None
     return getattr(packet, overload or "default")
 

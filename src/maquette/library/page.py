@@ -411,6 +411,11 @@ class OperatorPage(functools.partial[Any]):
         else:
             self.op.functional_link = twin.op
 
+    def late_variant(self, variant: Variant | str) -> OpOverload:
+        """Derive one more form of the operator, as `define(variants=...)` does."""
+        self.variants.append(_derive(self.op, variant, list(self.op.tags), caller_place()))
+        return self.variants[-1]
+
     def exact_out(self) -> OperatorPage:
         """Let the ``out=`` forms refuse outputs of another dtype than the result's."""
         for variant in self.variants:

@@ -47,7 +47,7 @@ def find_overload(qualname: str) -> OpOverload | None:
     """The overload called ``ns::name`` or ``ns::name.overload``, if it is defined."""
     base, _, overload = qualname.partition(".")
     packet = find_packet(base)
-    return None if packet is None else packet._overloads.get(overload or "default")
+    return None if packet is None else packet.find(overload)
 
 
 def check_text(schema: object) -> None:

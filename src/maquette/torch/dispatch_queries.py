@@ -23,7 +23,7 @@ Key = str | DispatchKey
 def _operator(name: str) -> OpOverload:
     qualified, _, overload = name.partition(".")
     packet = find_packet(qualified)
-    found = None if packet is None else packet._overloads.get(overload or "default")
+    found = None if packet is None else packet.find(overload)
     if found is None:
         raise RuntimeError(f"operator {name} does not exist")
     return found
@@ -40,7 +40,7 @@ def _dispatch_has_kernel(name: str) -> bool:
 def _jit_get_schemas_for_operator(name: str) -> list[FunctionSchema]:
     """The schemas of the overloads of ``ns::name``."""
     packet = find_packet(name)
-    return [] if packet is None else [op._schema for op in packet._overloads.values()]
+    return [] if packet is None else [op._schema for op in map(packet.find, packet.overloads())]
 
 
 def _jit_get_all_schemas() -> list[FunctionSchema]:

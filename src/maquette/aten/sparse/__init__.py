@@ -7,6 +7,9 @@ from maquette.aten.sparse import (
     conversion as _conversion,  # noqa: F401
 )
 from maquette.aten.sparse import (
+    copies_of_parts as _copies_of_parts,  # noqa: F401
+)
+from maquette.aten.sparse import (
     elementwise as _elementwise,  # noqa: F401
 )
 from maquette.aten.sparse import (

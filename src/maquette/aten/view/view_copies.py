@@ -46,7 +46,8 @@ def out_name(overload: str) -> str:
     return f"{overload}_out" if overload else "out"
 
 
-def _copy_page(view: OperatorPage, definition: Callable[..., object] | None = None) -> OperatorPage:
+def copy_page(view: OperatorPage, definition: Callable[..., object] | None = None) -> OperatorPage:
+    """Define the copying form of a view operator, and its ``out=`` form."""
     view_of = definition or view
     schema = copy_schema(view.op._schema_text)
     page = define(schema, tags=[Tag.view_copy])
@@ -111,7 +112,7 @@ def _as_strided_within(
     return views.as_strided(self, size, stride, storage_offset)
 
 
-_copy_page(views.as_strided, _as_strided_within)
+copy_page(views.as_strided, _as_strided_within)
 for _view in (
     views.alias,
     views.diagonal,
@@ -137,10 +138,10 @@ for _view in (
     split_with_sizes,
     unbind,
 ):
-    _copy_page(_view)
+    copy_page(_view)
 
 # A copy may have any shape of as many elements.
-_copy_page(views.view, reshape)
+copy_page(views.view, reshape)
 
 lift_fresh_copy = define("aten::lift_fresh_copy(Tensor self) -> Tensor", tags=[Tag.view_copy])
 lift_fresh_copy.describe("A copy of a tensor that no transform or mode has seen.")

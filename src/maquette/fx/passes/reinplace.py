@@ -161,7 +161,7 @@ def in_place_form(op: OpOverload) -> OpOverload | None:
     """
     name, _, overload = op.name().partition(".")
     packet = None if op.is_view else find_packet(f"{name}_")
-    if packet is None or (overload or "default") not in packet.overloads():
+    if packet is None or (overload or "default") not in packet._overloads:
         return None
     form: OpOverload = getattr(packet, overload or "default")
     call = form.functional_call

@@ -168,7 +168,7 @@ _COPIES: weakref.WeakKeyDictionary[OpOverload, OpOverload] = weakref.WeakKeyDict
 
 def _find_copy_form(view: OpOverload) -> OpOverload:
     packet = find_packet(view.name().partition(".")[0] + "_copy")
-    if packet is None or view._overloadname not in packet.overloads():
+    if packet is None or view._overloadname not in packet._overloads:
         return view
     found: OpOverload = getattr(packet, view._overloadname)
     return found

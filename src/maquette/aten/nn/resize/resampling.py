@@ -104,9 +104,12 @@ def _triangle(x: Array) -> Array:
     return np.maximum(0, 1 - np.abs(x))
 
 
-def smooth_taps(align: bool, cubic: bool) -> Rule:
-    """All inputs under a filter widened to the distance between outputs (antialiasing)."""
-    reach = 2.0 if cubic else 1.0
+def smooth_taps(align: bool, kernel: str) -> Rule:
+    """All inputs under a filter widened to the distance between outputs (antialiasing).
+
+    kernel: "triangle", "cubic" or "lanczos", the filter's weights by distance.
+    """
+    reach, weights_at = _FILTERS[kernel]
 
     def rule(size: int, out: int, scale: float | None, kind: type[np.floating]) -> Taps:
         step = _step(size, out, scale, kind, align)
@@ -122,12 +125,25 @@ def smooth_taps(align: bool, cubic: bool) -> Rule:
             # What is rounded to float32, and when, is PyTorch's: weights are then its bits.
             offset = np.arange(first, last).astype(kind) - centre
             distance = ((offset.astype(np.float64) + 0.5) * narrow).astype(kind)
-            w = _cubic(distance, _SMOOTH_CUBIC) if cubic else _triangle(distance)
+            w = weights_at(distance)
             index[: last - first, i] = np.arange(first, last)
             weights[: last - first, i] = w / np.cumsum(w)[-1:]
         return index, weights
 
     return rule
+
+
+def _lanczos(distance: Array) -> Array:
+    """The sinc of a distance, windowed by one of three times its width."""
+    inside: Array = np.sinc(distance) * np.sinc(distance / 3)
+    return np.where(abs(distance) < 3, inside, 0).astype(distance.dtype)
+
+
+_FILTERS: dict[str, tuple[float, Callable[[Array], Array]]] = {
+    "triangle": (1.0, lambda distance: _triangle(distance)),
+    "cubic": (2.0, lambda distance: _cubic(distance, _SMOOTH_CUBIC)),
+    "lanczos": (3.0, _lanczos),
+}
 
 
 # --- applying taps ----------------------------------------------------------------------------

@@ -301,13 +301,19 @@ describe("upsample_bicubic2d", "Images [N, C, H, W] resampled to a size, by cubi
 bilinear2d_aa = Family(
     "_upsample_bilinear2d_aa",
     2,
-    lambda align: smooth_taps(align, cubic=False),
+    lambda align: smooth_taps(align, "triangle"),
     aligns=True,
     back_keeps_format=True,
 )
 bicubic2d_aa = Family(
     "_upsample_bicubic2d_aa",
     2,
-    lambda align: smooth_taps(align, cubic=True),
+    lambda align: smooth_taps(align, "cubic"),
+    aligns=True,
+)
+lanczos2d_aa = Family(
+    "_upsample_lanczos2d_aa",
+    2,
+    lambda align: smooth_taps(align, "lanczos"),
     aligns=True,
 )
