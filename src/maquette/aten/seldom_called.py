@@ -14,7 +14,7 @@ from maquette.aten.view.copies import write_exact_out
 from maquette.core.dtype import dtype, float16, float32, float64, int64
 from maquette.core.errors import check
 from maquette.dispatch.tags import Tag
-from maquette.library.page import define
+from maquette.library.page import OperatorPage, define
 from maquette.tensor.tensor import Tensor
 
 Ints = Sequence[int]
@@ -27,11 +27,11 @@ def _composed(schema: str, says: str, function: Callable[..., object]) -> None:
     page.describe(says)
 
 
-def _explicit(schema: str, says: str, function: Callable[..., object]) -> None:
+def _explicit(schema: str, says: str, function: Callable[..., object]) -> OperatorPage:
     """One operator of ``aten`` that modes see as itself, and that has no derivative."""
     page = define(f"aten::{schema}")
     page.explicit(function)
-    page.describe(says)
+    return page.describe(says)
 
 
 # --- several tensors as one ---------------------------------------------------------------
@@ -306,7 +306,7 @@ for _name in ("cummax", "cummin"):
         f"_{_name}_helper(Tensor self, Tensor(a!) values, Tensor(b!) indices, int dim) -> ()",
         f"`{_name}`, written to tensors of its shape.",
         cumulative_helper(getattr(aten, _name).default),
-    )
+    ).functional_form(f"{_name} is, by another name")
 
 
 def rowwise_prune(weight: Tensor, mask: Tensor, kind: dtype) -> tuple[Tensor, Tensor]:
@@ -418,10 +418,11 @@ _composed(
 
 def _writing(
     schema: str, function: Callable[..., object], returns: str = "Tensor(a!)", *also: Tag
-) -> None:
+) -> OperatorPage:
     page = define(f"aten::{schema} -> {returns}", tags=[*also, Tag.out])
     page.composite(function)
     page.op.seldom = True
+    return page
 
 
 _writing(
@@ -446,7 +447,7 @@ _writing(
     "adaptive_avg_pool3d_backward.grad_input(Tensor grad_output, Tensor self, *, Tensor(a!) "
     "grad_input)",
     lambda grad, self, out: write_exact_out(out, aten._adaptive_avg_pool3d_backward(grad, self)),
-)
+).functional_form("_adaptive_avg_pool3d_backward is, by another name")
 _writing(
     "rrelu_with_noise.out(Tensor self, Tensor(b!) noise, Scalar lower=0.125, Scalar "
     "upper=0.33333333333333331, bool training=False, Generator? generator=None, *, Tensor(a!) out)",
@@ -479,4 +480,4 @@ _writing(
         map(write_exact_out, params[6:], aten._slow_conv2d_backward(*params[:6], [True] * 3))
     ),
     "(Tensor(a!), Tensor(b!), Tensor(c!))",
-)
+).functional_form("the one that is asks which gradients are wanted")

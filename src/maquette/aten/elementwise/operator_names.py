@@ -22,7 +22,9 @@ def _second_name(name: str, target: str) -> None:
         page.composite(getattr(function, kind))
         page.describe(f"`{target}`, as Python's operator is called.")
         written = f"aten::__i{name}__.{kind}(Tensor(a!) self, {kind} other) -> Tensor(a!)"
-        define(written).composite(getattr(in_place, kind))
+        form = define(written)
+        form.composite(getattr(in_place, kind))
+        form.functional_form(page)
 
 
 def _shift(name: str, label: str, kernel: Kernel) -> None:
