@@ -40,7 +40,7 @@ def _dispatch_has_kernel(name: str) -> bool:
 def _jit_get_schemas_for_operator(name: str) -> list[FunctionSchema]:
     """The schemas of the overloads of ``ns::name``."""
     packet = find_packet(name)
-    return [] if packet is None else [op._schema for op in map(packet.find, packet.overloads())]
+    return [] if packet is None else [getattr(packet, name)._schema for name in packet.overloads()]
 
 
 def _jit_get_all_schemas() -> list[FunctionSchema]:
