@@ -9,7 +9,8 @@ they are never part of this repository. FILE names some of them, relative to FOL
                    Both sides run in it: maquette takes ``torch.testing._internal``, the tests' own
                    helpers, from that torch; everything else of torch is then maquette's.
 --packages FOLDER  more packages for both sides, made by ``pip install --target FOLDER expecttest``.
--k TEXT            only tests whose ``Class.method`` holds the text.
+-k TEXT            only tests whose ``Class.method`` holds the text; "A and B" asks for both.
+--every N          every Nth of those not left out, for suites of tens of thousands of tests.
 --without TEXT     leave out tests whose ``Class.method`` holds the text; may be given often.
 --texts            a text that a test writes out inline, as a graph's code, is compared with what
                    PyTorch gives today: files of another version have that version's words.
@@ -45,7 +46,8 @@ RUNNER = Path(__file__).with_name("public_tests_runner.py")
 IMPORTS_TAKE = 300.0  # seconds until the first test must have begun
 MEMORY_GIB = 12.0  # address space of a process: a test that wants more fails, on both sides
 
-# What makes an accelerator's tests run on cpu, in this order.
+# What makes an accelerator's tests run on cpu, in this order. The last: operators that are to be
+# skipped, and that PyTorch's table of samples has no longer.
 REPLACEMENTS = (
     (r"onlyPRIVATEUSE1", "onlyCPU"),
     (r"dtypesIfPRIVATEUSE1", "dtypesIfHPU"),
@@ -55,6 +57,7 @@ REPLACEMENTS = (
     (r"\.npu\((?:[^()]|\([^()]*\))*\)", ".cpu()"),
     (r"\btorch_npu\.npu\b|\btorch\.npu\b", "torch.cuda"),
     (r"torch\.cuda\.get_device_name\([^)]*\)", "'cpu'"),
+    (r"(?m)^( +)assert len\(matching_opinfos\) > 0, .*$", r"\1if not matching_opinfos: continue"),
 )
 
 
@@ -71,6 +74,7 @@ class Side(NamedTuple):
     """How the tests are run: on ``torch`` or on ``maquette``, by which Python, with what else.
 
     texts: whether inline texts are gathered there and compared here; those expected, by test.
+    every, without: the sample: one of so many tests of those whose names hold none of the texts.
     """
 
     name: str
@@ -78,6 +82,8 @@ class Side(NamedTuple):
     packages: str
     timeout: float
     texts: dict[str, list[str]] | None = None
+    every: int = 1
+    without: tuple[str, ...] = ()
 
 
 # --- one file ------------------------------------------------------------------------
@@ -95,7 +101,10 @@ def run_file(side: Side, file: Path, only: str, names: list[str] | None = None) 
     done: list[Outcome] = []
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / file.name
-        copy.write_text(adapted(file.read_text(encoding="utf-8")), encoding="utf-8")
+        for text in (file, file.with_name("common_utils.py")):  # what a folder's tests share
+            if text.exists():
+                adapted_text = adapted(text.read_text(encoding="utf-8"))
+                copy.with_name(text.name).write_text(adapted_text, encoding="utf-8")
         while True:
             ended = _run_process(side, copy, file, only, names, done)
             if ended:
@@ -111,6 +120,8 @@ def _run_process(
         "file": str(copy),
         "folders": [str(copy.parent), str(file.parent), side.packages],
         "only": only,
+        "every": side.every,
+        "without": side.without,
         "names": names,
         "skip": [outcome.test for outcome in done],
         "timeout": side.timeout,
@@ -189,6 +200,8 @@ def answers_of_torch(side: Side, file: Path, only: str, keep: Path | None) -> li
     if keep is None:
         return run_file(side, file, only)
     how = only if side.texts is None else f"{only}\ntexts"
+    if side.every > 1:
+        how += f"\nevery {side.every} without {side.without}"
     digest = hashlib.sha256(f"{how}\n{adapted(file.read_text(encoding='utf-8'))}".encode())
     kept = keep / f"{file.stem}-{digest.hexdigest()[:16]}.json"
     if kept.exists():
@@ -250,6 +263,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--torch", required=True, metavar="PYTHON")
     parser.add_argument("--packages", default="", metavar="FOLDER")
     parser.add_argument("-k", dest="only", default="", metavar="TEXT")
+    parser.add_argument("--every", type=int, default=1, metavar="N")
     parser.add_argument("--without", action="append", default=[], metavar="TEXT")
     parser.add_argument("--texts", action="store_true")
     parser.add_argument("--keep", type=Path, metavar="FOLDER")
@@ -269,6 +283,8 @@ def main(arguments: list[str]) -> int:
             options.packages,
             options.timeout,
             {} if options.texts else None,
+            options.every,
+            tuple(options.without) if options.every > 1 else (),
         )
         for name in ("torch", "maquette")
     )

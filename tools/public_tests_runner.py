@@ -182,6 +182,8 @@ class AbsentFinder:
 
 
 def _absent(module: str, name: str) -> object:
+    if name == "__all__":
+        return ()
     if name.startswith("__"):
         raise AttributeError(name)
     if name == "TestCase":
@@ -326,6 +328,8 @@ def _soften(module: types.ModuleType) -> None:
                 _soften(found)
             return found
         except AttributeError:
+            if name == "__all__" and _a_helper_asks():
+                return ()
             if name.startswith("__") or name in STRICT or not _a_helper_asks():
                 raise
             return stand_in(f"{place}.{name}")
@@ -448,6 +452,39 @@ def load_file(path: str) -> types.ModuleType:
     return module
 
 
+class OtherReleases:
+    """Lets test files import from the helpers what other releases have, or have elsewhere."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: object = None
+    ) -> ModuleSpec | None:
+        if self.asked or not name.startswith(f"{HELPERS}.common_"):
+            return None
+        self.asked = True
+        spec = importlib.util.find_spec(name)
+        self.asked = False
+        if spec is None or spec.loader is None:
+            return spec
+        plain = spec.loader.exec_module
+
+        def exec_module(module: types.ModuleType) -> None:
+            plain(module)
+            module.__getattr__ = lambda attribute: _moved(name, attribute)  # type: ignore[method-assign]
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # of this one
+        return spec
+
+
+def _moved(module: str, name: str) -> object:
+    home = importlib.import_module(f"{HELPERS}.common_device_type")
+    if name == "skipOps":  # once with the class and the name of the test before the operators
+        return lambda *given: home.skipOps(given[-1])
+    return vars(home)[name] if name in vars(home) else _absent(module, name)
+
+
 _MODULES_IN_NAMES = re.compile(
     r"test_torch_(?:nn_functional|nn_init|_C__\w+?|functional|_tensor|_lowrank)?_?(?=[A-Za-z_])"
 )
@@ -482,6 +519,7 @@ def main() -> None:
     helpers = importlib.import_module("torch.testing._internal.common_utils")
     # Helpers that another release of PyTorch has: decorators, as a rule, that are no matter here.
     helpers.__getattr__ = lambda name: _absent(HELPERS, name)  # type: ignore[method-assign]
+    sys.meta_path.insert(0, OtherReleases())
     texts: list[str] = []
     if request["texts"] is not None:
         texts = take_texts_from_torch(request["side"], request["texts"])
@@ -491,13 +529,24 @@ def main() -> None:
     skip = set(request["skip"])
     signal.signal(signal.SIGALRM, _alarm)
     tests = list(flattened(suite))
+    wanted = request["only"].split(" and ")
+    unwanted = request["without"]
+    matching = 0
     theirs = renamed(names or set(), tests)
     for test in tests:
         # Tests of modules are called after the package that has the module.
         method = test._testMethodName.replace("_maquette_nn_", "_nn_")
         name = f"{type(test).__name__}.{method}"
         name = theirs.get(name, name)
-        if name in skip or request["only"] not in name or (names is not None and name not in names):
+        if names is None:
+            if any(text in name for text in unwanted) or not all(text in name for text in wanted):
+                continue
+            matching += 1
+            if (matching - 1) % request["every"]:
+                continue
+        elif name not in names:
+            continue
+        if name in skip:
             continue
         skip.add(name)
         say(begin=name)

@@ -95,3 +95,11 @@ def test_an_optimizer_that_unscales_is_told_scale_and_finiteness() -> None:
     scaler.step(optimizer)
     assert optimizer.told == (8.0, 1.0)
     assert not hasattr(optimizer, "grad_scale")
+
+
+def test_lists_of_no_length_in_common_are_refused_as_lists_of_numbers_or_tensors() -> None:
+    one = [mq.ones(2)]
+    with pytest.raises(RuntimeError, match="same number of elements as scalar list"):
+        mq._foreach_add(one, [])
+    with pytest.raises(RuntimeError, match="same number of tensors, got 0 and 1"):
+        mq._foreach_add([], one)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 import maquette as mq
@@ -114,3 +116,46 @@ def test_questions_of_signs_are_answered_into_bool_outputs_only(name: str) -> No
     assert ask(x, out=mq.empty(2, dtype=mq.bool)).dtype is mq.bool
     with pytest.raises(RuntimeError, match=f"{name} does not support non-boolean outputs"):
         ask(x, out=mq.empty(2, dtype=mq.int64))
+
+
+@pytest.mark.parametrize("result", [mq.float32, mq.int64])
+def test_positions_and_masks_select_into_an_output(result: mq.dtype) -> None:
+    x = mq.arange(6, dtype=result).reshape(2, 3)
+    for at in (mq.tensor([0, 2]), mq.tensor([True, False, True])):
+        found = aten.index.Tensor_out(x, [None, at], out=mq.empty(0, dtype=result))
+        assert found.tolist() == [[0, 2], [3, 5]]
+
+
+def test_positions_that_repeat_are_written_to_an_output() -> None:
+    out = mq.empty(0, dtype=mq.int64)
+    aten.repeat_interleave.Tensor_out(mq.tensor([1, 2, 0, 3]), output_size=6, out=out)
+    assert out.tolist() == [0, 1, 1, 3, 3, 3]
+
+
+def _wanting() -> mq.Tensor:
+    return mq.ones(3, 3, requires_grad=True)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda out: mq.add(_wanting(), 1, out=out),
+        lambda out: mq.matmul(_wanting(), mq.ones(3, 3), out=out),
+        lambda out: mq.masked_select(_wanting(), mq.tensor(True), out=out),
+        lambda out: mq.normal(_wanting(), 1.0, out=out),
+        lambda out: mq.hstack([_wanting(), mq.ones(3, 3)], out=out),
+        lambda out: mq.full((3, 3), 1.0, out=out.requires_grad_()),
+        lambda out: mq.arange(9, out=out.requires_grad_()),
+    ],
+)
+def test_an_output_takes_no_history(call: Callable[[mq.Tensor], object]) -> None:
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+        call(mq.empty(3, 3))
+
+
+def test_an_output_of_bools_or_positions_has_no_history_to_take() -> None:
+    x = _wanting()
+    assert mq.eq(x, x, out=mq.empty(3, 3, dtype=mq.bool)).all()
+    assert mq.nonzero(x, out=mq.empty(0, dtype=mq.int64)).shape == (9, 2)
+    with mq.no_grad():
+        assert mq.matmul(x, x, out=mq.empty(3, 3)).sum() == 27

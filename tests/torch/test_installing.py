@@ -131,3 +131,17 @@ def test_a_missing_script_is_named() -> None:
 def test_without_a_script_the_usage_is_shown() -> None:
     with pytest.raises(SystemExit, match="usage"):
         main([])
+
+
+REFS_FIRST_AS_ATTRIBUTE = """
+import torch
+torch._refs
+import torch._refs.nn.functional
+print(torch._refs.nn.functional.__name__)
+"""
+
+
+def test_submodules_of_what_was_read_as_an_attribute_are_imported(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(REFS_FIRST_AS_ATTRIBUTE)
+    assert run(script).stderr == ""

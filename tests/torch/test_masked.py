@@ -91,4 +91,3 @@ def test_complex_numbers_have_a_masked_logsumexp() -> None:
     x, mask = torch.tensor([1 + 1j, 5.0]), torch.tensor([True, False])
     assert masked.logsumexp(x, 0, mask=mask).item() == pytest.approx(1 + 1j)
     assert masked._input_mask(x, mask=mask).tolist() == [True, False]
-    assert masked._input_mask(x).all()

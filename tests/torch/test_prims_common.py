@@ -59,3 +59,12 @@ def test_settings_of_fakes_are_patched_and_come_back() -> None:
     with functorch_config.patch(fake_tensor_propagate_real_tensors=True):
         assert mq.FakeTensorMode().propagate_real_tensors
     assert not mq.FakeTensorMode().propagate_real_tensors
+
+
+def test_strides_count_where_they_reach_another_element() -> None:
+    a, b = mq.empty(2, 1, 3), mq.empty(2, 3, 1).transpose(1, 2)
+    assert prims_common.check_all_strides(a, b, only_cuda=False) == (False, 1)
+    assert prims_common.check_significant_strides(a, b, only_cuda=False) == (True, None)
+    turned = mq.empty(3, 1, 2).transpose(0, 2)
+    assert prims_common.check_significant_strides(a, turned, only_cuda=False) == (False, 0)
+    assert prims_common.check_significant_strides(a, turned) == (True, None)

@@ -1,5 +1,6 @@
 """Two tensors that exchange all but their identity."""
 
+import copy
 import weakref
 
 import pytest
@@ -36,3 +37,15 @@ def test_backward_to_what_was_swapped_is_refused() -> None:
     swap_tensors(a, b)
     with pytest.raises(RuntimeError, match="poisoned by swap_tensors"):
         out.backward()
+
+
+def test_the_number_of_what_a_tensor_holds_is_swapped_with_it() -> None:
+    a, b = mq.ones(2), mq.zeros(3)
+    before = a._cdata
+    a.data = mq.ones(4)
+    assert a._cdata == before
+    assert a.detach()._cdata != before
+    assert copy.deepcopy(a)._cdata != before
+    swap_tensors(a, b)
+    assert b._cdata == before
+    assert a._cdata != before

@@ -120,3 +120,8 @@ def test_make_tensor_warns_of_one_value_and_refuses_ranges_beyond_the_dtype() ->
     with pytest.warns(FutureWarning, match="low==high"):
         made = make_tensor(3, dtype=torch.float32, device="cpu", low=2, high=2)
     assert made.tolist() == [2, 2, 2]
+
+
+def test_make_tensor_without_a_device_is_on_the_default_one() -> None:
+    with torch.device("meta"):
+        assert make_tensor(2, dtype=torch.float32, device=None).is_meta

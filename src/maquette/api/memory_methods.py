@@ -172,9 +172,30 @@ def _resized(self: Tensor, size: object) -> Tensor:
     return found
 
 
+class _Identity:
+    """What stands for all that a tensor holds: an object that `swap_tensors` exchanges with it.
+
+    Copies and files of the tensor have a plain number in its place, so that they are given another.
+    """
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[type[int], tuple[()]]:
+        return int, ()
+
+
+def _cdata(self: Tensor) -> int:
+    """A number for what the tensor object holds: another one after `swap_tensors` alone."""
+    known = self.__dict__.get("_mq_identity")
+    if not isinstance(known, _Identity):
+        known = self.__dict__["_mq_identity"] = _Identity()
+    return id(known)
+
+
 METHODS: tuple[Callable[..., object], ...] = (
     storage, new, const_data_ptr, module_load, pin_memory, is_pinned, share_memory_, is_shared,
     _typed_storage, _fix_weakref, record_stream, dim_order, resize, resize_as,
 )  # fmt: skip
 for _method in METHODS:
     setattr(Tensor, _method.__name__, _method)
+Tensor._cdata = property(_cdata)  # type: ignore[attr-defined]  # as the methods, not declared

@@ -82,6 +82,7 @@ from maquette.aten.random import random_factories as _random_factories  # noqa: 
 from maquette.aten.random import sampling as _sampling  # noqa: F401
 from maquette.aten.random import dropout as _dropout  # noqa: F401
 from maquette.aten.indexing import repeat_interleave as _repeat_interleave  # noqa: F401
+from maquette.aten.indexing import sized_outputs as _sized_outputs  # noqa: F401
 from maquette.aten.view import size_queries as _size_queries  # noqa: F401
 from maquette.aten.view import metadata_queries as _metadata_queries  # noqa: F401
 from maquette.aten.view import view_inverses as _view_inverses  # noqa: F401

@@ -351,10 +351,18 @@ def refuse_constant(plan: DerivativePlan, i: int) -> NoReturn:
 
 
 def _refuse_out(op: OpOverload, params: Sequence[object]) -> None:
-    raise RuntimeError(
-        f"{op._opname}(): functions with out=... arguments don't support automatic "
-        f"differentiation, but one of the arguments requires grad."
-    )
+    """Refuse an output that would have a history: bools and whole numbers have none."""
+    for p, argument in zip(params, op._schema.arguments):
+        if argument.is_out and any(_can_have_history(t) for t in _tensors_in(p)):
+            raise RuntimeError(
+                f"{op._opname}(): functions with out=... arguments don't support automatic "
+                f"differentiation, but one of the arguments requires grad."
+            )
+
+
+def _tensors_in(p: object) -> list[Tensor]:
+    given = p if p.__class__ is tuple else (p,)
+    return [t for t in cast("tuple[object, ...]", given) if isinstance(t, Tensor)]
 
 
 def outputs_of(result: object) -> Sequence[object]:
@@ -435,14 +443,17 @@ def _without_formula(op: OpOverload, below: Callable[..., object]) -> Callable[.
         f"maquette.library.register_autograd('{op.name()}', ...)"
     )
 
+    has_out = any(a.is_out for a in op._schema.arguments)
+
     def kernel(ks: int, *params: object) -> object:
+        if has_out:
+            _refuse_out(op, params)
         result = below(*params)
-        tensors = [t for p in params for t in (p if p.__class__ is tuple else (p,))]
-        differentiable = [t for t in tensors if isinstance(t, Tensor)]
+        differentiable = [t for p in params for t in _tensors_in(p)]
         for out in outputs_of(result):
-            if not isinstance(out, Tensor) or any(out is t for t in tensors):
+            if not isinstance(out, Tensor) or any(out is t for t in differentiable):
                 continue
-            if out.meta.dtype.is_floating_point or out.meta.dtype.is_complex:
+            if _can_have_history(out):
                 edges = [grad_edge(t) for t in differentiable]
                 set_history(out, RaisingNode(edges, [None] * len(edges), name, message), 0)
         return result

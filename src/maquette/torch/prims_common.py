@@ -249,15 +249,41 @@ def compare_tensor_meta(
     _must(a.is_neg() == b.is_neg(), f"Neg mismatch! is_neg is set to {a.is_neg()} and {b.is_neg()}")
 
 
+def check_significant_strides(
+    a: Tensor, b: Tensor, *, only_cuda: bool = True, allow_rhs_unbacked: bool = False
+) -> tuple[bool, int | None]:
+    """Whether strides agree, and else the first dimension in which they do not.
+
+    Those of dimensions larger than 1 count, and only where there are elements. only_cuda: tensors
+    that are both on other devices agree, as their strides may differ in PyTorch.
+    allow_rhs_unbacked: symbolic strides of ``b`` agree, as they do in any case.
+    """
+    return _first_other_stride(a, b, only_cuda=only_cuda, all_dims=False)
+
+
+def check_all_strides(a: Tensor, b: Tensor, *, only_cuda: bool = True) -> tuple[bool, int | None]:
+    """`check_significant_strides`, where those of dimensions of size 1 count too."""
+    return _first_other_stride(a, b, only_cuda=only_cuda, all_dims=True)
+
+
+def _first_other_stride(
+    a: Tensor, b: Tensor, *, only_cuda: bool, all_dims: bool
+) -> tuple[bool, int | None]:
+    if (only_cuda and "cuda" not in (a.device.type, b.device.type)) or is_true(a.numel() == 0):
+        return True, None
+    for dim, (size, own, other) in enumerate(zip(a.shape, a.stride(), b.stride(), strict=True)):
+        counts = all_dims or not is_true(size <= 1)
+        if counts and isinstance(other, int) and own != other:
+            return False, dim
+    return True, None
+
+
 def _check_strides(a: Tensor, b: Tensor) -> None:
-    """Strides of dimensions larger than 1 count, and only where there are elements."""
-    if not a.numel():
-        return
-    for dim, size in enumerate(a.shape):
-        if not is_true(size <= 1) and a.stride(dim) != b.stride(dim):
-            raise MetadataMismatchError(
-                f"Stride mismatch! Strides are {a.stride()} and {b.stride()} (mismatched at {dim})!"
-            )
+    agree, dim = _first_other_stride(a, b, only_cuda=False, all_dims=False)
+    _must(
+        agree,
+        f"Stride mismatch! Strides are {a.stride()} and {b.stride()} (mismatched at {dim})!",
+    )
 
 
 def _must(condition: bool, message: str) -> None:

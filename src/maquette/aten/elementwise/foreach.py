@@ -48,8 +48,10 @@ def rows(name: str, single: OpOverload, params: Sequence[object]) -> Rows:
     count = len(lists[0])
     numbers = [p for p in lists if p and not isinstance(p[0], Tensor | TensorMeta | np.ndarray)]
     check(any(lists) and (count > 0 or not numbers), lambda: f"{name}: {_NO_TENSOR}")
+    # A second list that is empty counts as one of numbers: that form is the first to be tried.
+    as_numbers = name.endswith(".List") and len(lists) == 2 and not lists[1]
     check(
-        all(len(p) == count for p in numbers),
+        all(len(p) == count for p in numbers) and not as_numbers,
         lambda: f"{name}: Tensor list must have same number of elements as scalar list.",
     )
     check(
@@ -259,7 +261,7 @@ def powsum_each(self: Sequence[Tensor], ord: float, dtype: dtype | None) -> list
     return [aten.linalg__powsum(t, ord, dtype=dtype) for t in self]
 
 
-def _packed(name: str, scalars: Tensor, count: int) -> list[float]:
+def _packed(scalars: Tensor, count: int) -> list[float]:
     """The numbers of a vector, one for each member."""
     check(
         scalars.meta.ndim == 1,
@@ -267,7 +269,7 @@ def _packed(name: str, scalars: Tensor, count: int) -> list[float]:
     )
     check(
         scalars.is_contiguous() and scalars.device.type == "cpu",
-        lambda: f"{name}: Expected scalars to be contiguous, on CPU",
+        lambda: "Expected scalars to be contiguous, on CPU",
     )
     check(
         scalars.numel() == count,
@@ -293,7 +295,7 @@ def _by_packed(name: str) -> None:
             tags=[Tag.inplace] if form else [],
         ).composite(
             lambda self, tensor1, tensor2, scalars, listed=listed: listed(
-                self, tensor1, tensor2, _packed(name, scalars, len(self))
+                self, tensor1, tensor2, _packed(scalars, len(self))
             )
         )
 

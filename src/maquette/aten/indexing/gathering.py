@@ -18,7 +18,6 @@ from maquette.aten.common.large_arrays import compressed, taken_along
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.common.operators import aten
 from maquette.aten.factory.factories import resized
-from maquette.aten.view.copies import write_exact_out
 from maquette.core.broadcast import broadcast_shapes, wrap_dim
 from maquette.core.dtype import bool_, int32, int64
 from maquette.core.errors import check, check_index, of_data
@@ -26,7 +25,7 @@ from maquette.core.fitting import c_name
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import expect_true, is_true
 from maquette.dispatch.tags import Tag
-from maquette.library.page import NewNumbers, OperatorPage, Variant, define
+from maquette.library.page import NewNumbers, Variant, define
 from maquette.library.variants import check_writable
 from maquette.tensor.tensor import Tensor
 
@@ -502,28 +501,3 @@ def nonzero_static_kernel(xp: ModuleType, self: Array, size: int, fill_value: in
     ]
     found: Array = xp.stack(where, -1) if where else xp.zeros((size, 0), xp.int64)
     return found
-
-
-def _dynamic_out(base: OperatorPage, schema: str) -> None:
-    """The ``out=`` form of an operator whose result only data can size."""
-    page = define(schema, tags=[Tag.dynamic_output_shape, Tag.out])
-
-    def into(*params: object) -> object:
-        out = params[-1]
-        assert isinstance(out, Tensor)
-        check_writable(base.op._opname, out.meta)
-        found = base(*params[:-1])
-        assert isinstance(found, Tensor)
-        if found.meta.ndim == 2 and out.meta.shape != found.meta.shape and out.dtype is found.dtype:
-            out.resize_(found.meta.shape[::-1]).t_()  # positions by dimension, as they are found
-        return write_exact_out(out, found)
-
-    page.explicit(into)
-    refuse_overlap(page, "self", "mask")
-
-
-_dynamic_out(
-    masked_select,
-    "aten::masked_select.out(Tensor self, Tensor mask, *, Tensor(a!) out) -> Tensor(a!)",
-)
-_dynamic_out(nonzero, "aten::nonzero.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)")

@@ -32,6 +32,7 @@ from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
+from maquette.dispatch.tls import tls
 from maquette.library.arrays import warn_resized
 from maquette.library.page import NewNumbers, define
 from maquette.library.variants import check_castable, check_same_dtype, check_writable
@@ -127,9 +128,19 @@ def filled(
 
 
 def write_out(out: object, result: object) -> Tensor:
-    """Write a result to what ``out=`` names, resized where its shape differs (T36)."""
+    """Write a result to what ``out=`` names, resized where its shape differs (T36).
+
+    RuntimeError where the result has a history, or the output requires grad.
+    """
     assert isinstance(out, Tensor)
     assert isinstance(result, Tensor)
+    check(
+        not (result.requires_grad or (out.requires_grad and tls.st.grad_enabled)),
+        lambda: (
+            "functions with out=... arguments don't support automatic differentiation, but one of "
+            "the arguments requires grad."
+        ),
+    )
     check_castable("out", result.meta.dtype, out.meta.dtype)
     if out.meta.shape != result.meta.shape:
         warn_resized(out.meta, result.meta.shape)

@@ -234,6 +234,9 @@ def name_loaded(package: str) -> None:
             below = path + name.removeprefix(package)
             if _target(below) == name:
                 sys.modules.setdefault(f"torch.{below}", module)
+                if any(other.startswith(f"{below}.") for other in PACKAGES):
+                    # A file here is a package there: its submodules are imported through it.
+                    vars(module).setdefault("__path__", [])
 
 
 def _exists(module: str) -> bool:

@@ -13,42 +13,27 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from maquette.api import functions as mq
-from maquette.core.broadcast import wrap_dim
+from maquette.core import layout as layouts
 from maquette.core.dtype import bool_, finfo, float32, iinfo, int64
 from maquette.core.dtype import dtype as DType
 from maquette.tensor.tensor import Tensor
+from maquette.torch.families.masked_layouts import canonical_dims as _canonical_dim
+from maquette.torch.families.masked_layouts import check_reducible as _check_reducible
+from maquette.torch.families.masked_layouts import input_mask as _input_mask
+from maquette.torch.families.masked_layouts import output_mask as _output_mask  # noqa: F401
+from maquette.torch.families.masked_layouts import reduced as _reduced
+from maquette.torch.families.masked_layouts import where as _where
 
 Dims = int | Sequence[int] | None
 Mask = Tensor | None
 Order = float | str
 
 
-def _mask_like(input: Tensor, mask: Tensor) -> Tensor:
-    """The mask in the shape of the input; IndexError if it has more dimensions."""
-    if mask.ndim > input.ndim:
-        raise IndexError(
-            f"_input_mask expected broadcastable mask (got mask dimensionality higher than of the "
-            f"input): mask {mask.meta}, input {input.meta}"
-        )
-    if mask.meta.shape != input.meta.shape:
-        mask = cast(Tensor, mq.broadcast_to(mask.clone(), input.meta.shape))
-    return cast(Tensor, mask.to(bool_))
-
-
-def _input_mask(input: Tensor, *args: object, mask: Mask = None, **options: object) -> Tensor:
-    """The mask of a reduction in the shape of its input; all True where none is given."""
-    if mask is None:
-        return cast(Tensor, mq.ones(input.meta.shape, dtype=bool_, device=input.device))
-    return _mask_like(input, mask)
-
-
 def _kept(input: Tensor, mask: Mask, name: str, *args: float) -> Tensor:
     """The input with what does not change the reduction ``name`` where the mask is False."""
     if mask is None:
         return input
-    where = _mask_like(input, mask)
-    filler = _reduction_identity(name, input, *args)
-    return cast(Tensor, mq.where(where, input, filler))
+    return _where(_input_mask(input, mask=mask), input, _reduction_identity(name, input, *args))
 
 
 def _combine_input_and_mask(
@@ -59,14 +44,8 @@ def _combine_input_and_mask(
 
 
 def _dims(dim: Dims, ndim: int) -> list[int]:
-    """Dimensions from 0, in order; None and () are all. RuntimeError for one given twice."""
-    if dim is None or (not isinstance(dim, int) and len(dim) == 0):
-        return list(range(ndim))
-    given = [dim] if isinstance(dim, int) else list(dim)
-    wrapped = sorted(wrap_dim(d, ndim) for d in given)
-    if len(set(wrapped)) != len(wrapped):
-        raise RuntimeError(f"dim={wrapped[0]} appears multiple times in the list of dims")
-    return wrapped if ndim else []
+    """The dimensions to be reduced; none of a tensor that has none."""
+    return list(_canonical_dim(dim, ndim)) if ndim else []
 
 
 def _cast(input: Tensor, dtype: DType | None) -> Tensor:
@@ -117,6 +96,16 @@ def _count(input: Tensor, mask: Mask, dims: list[int], keepdim: bool) -> Tensor:
     return cast(Tensor, mq.sum(counted, dims, keepdim))
 
 
+def _of_layout(
+    name: str, input: Tensor, dim: Dims, keepdim: bool, kind: DType, mask: Mask
+) -> Tensor:
+    """A reduction of a sparse tensor: of what it holds once the mask is applied."""
+    _check_reducible(name, input, mask is not None)
+    identity = _reduction_identity(name, input)
+    dims = _canonical_dim(dim, input.ndim)
+    return _reduced(name, _kept(input, mask, name), dims, bool(keepdim), kind, identity)
+
+
 # --- reductions ----------------------------------------------------------------------
 
 
@@ -130,6 +119,8 @@ def sum(
 ) -> Tensor:
     """The sum of what is kept."""
     wide = dtype or (int64 if input.dtype.category < 2 else input.dtype)
+    if input.layout is not layouts.strided:
+        return _of_layout("sum", input, dim, keepdim, wide, mask)
     kept = _kept(input, mask, "sum")
     return cast(Tensor, mq.sum(kept, _dims(dim, input.ndim), keepdim, dtype=wide))
 
@@ -144,7 +135,10 @@ def prod(
 ) -> Tensor:
     """The product of what is kept."""
     wide = dtype or (int64 if input.dtype.category < 2 else input.dtype)
-    result = _cast(_kept(input, mask, "prod"), wide)
+    if input.layout is not layouts.strided:
+        return _of_layout("prod", input, dim, keepdim, wide, mask)
+    kept = _kept(input, mask, "prod")
+    result = _cast(kept, wide)
     for d in reversed(_dims(dim, input.ndim)):
         result = mq.prod(result, d, keepdim)
     return result
@@ -159,6 +153,8 @@ def amax(
     mask: Mask = None,
 ) -> Tensor:
     """The largest of what is kept."""
+    if input.layout is not layouts.strided:
+        return _of_layout("amax", input, dim, keepdim, dtype or input.dtype, mask)
     kept = _kept(input, mask, "amax")
     return _cast(cast(Tensor, mq.amax(kept, _dims(dim, input.ndim), keepdim)), dtype)
 
@@ -172,6 +168,8 @@ def amin(
     mask: Mask = None,
 ) -> Tensor:
     """The smallest of what is kept."""
+    if input.layout is not layouts.strided:
+        return _of_layout("amin", input, dim, keepdim, dtype or input.dtype, mask)
     kept = _kept(input, mask, "amin")
     return _cast(cast(Tensor, mq.amin(kept, _dims(dim, input.ndim), keepdim)), dtype)
 
@@ -217,8 +215,10 @@ def mean(
             f"mean(): Could not infer output dtype. Input dtype must be either a floating point or "
             f"complex dtype. Got: {kind}"
         )
+    if input.layout is not layouts.strided:
+        return _of_layout("mean", input, dim, keepdim, kind, mask)
     dims = _dims(dim, input.ndim)
-    where = mask if mask is None else _mask_like(input, mask)
+    where = mask if mask is None else _input_mask(input, mask=mask)
     count = _count(input, where, dims, keepdim)
     return sum(input, dims, keepdim=keepdim, dtype=kind, mask=where) / count
 
@@ -320,7 +320,7 @@ def var(
     kind = dtype or input.dtype
     wide = kind if kind.category >= 2 else float32
     dims = _dims(dim, input.ndim)
-    where = mask if mask is None else _mask_like(input, mask)
+    where = mask if mask is None else _input_mask(input, mask=mask)
     count = _count(input, where, dims, keepdim=True)
     average = sum(input, dims, keepdim=True, dtype=wide, mask=where) / count
     away = input - average

@@ -18,7 +18,7 @@ _SMALL_FLOATS = 1 << 8  # below it every number of this many steps is exact in a
 def make_tensor(
     *shape: int | Sequence[int],
     dtype: Dtype,
-    device: Device | str,
+    device: Device | str | None,
     low: float | None = None,
     high: float | None = None,
     requires_grad: bool = False,
@@ -45,7 +45,7 @@ def make_tensor(
             f"{dtype=}"
         )
     drawn = (*sizes[:-1], 2 * sizes[-1]) if noncontiguous and sizes else sizes
-    made = _drawn(drawn, dtype, Device(str(device)), low, high)
+    made = _drawn(drawn, dtype, None if device is None else Device(str(device)), low, high)
     if noncontiguous and sizes:
         made = made[..., 1::2]
     elif memory_format is not None:
@@ -66,7 +66,7 @@ def _is_float(kind: Dtype) -> bool:
 
 
 def _drawn(
-    sizes: tuple[int, ...], kind: Dtype, where: Device, low: float | None, high: float | None
+    sizes: tuple[int, ...], kind: Dtype, where: Device | None, low: float | None, high: float | None
 ) -> Tensor:
     if kind is mq.bool:
         low, high = _bounds(kind, low, high, 0, 2, 0, 2)
