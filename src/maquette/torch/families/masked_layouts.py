@@ -94,7 +94,7 @@ def output_mask(
         args = args[1:]  # the order
     dim = cast("int | None", args[0] if args else options.get("dim"))
     for d in reversed(canonical_dims(dim, input.ndim)):
-        found = found.any(d, keepdim=bool(options.get("keepdim", False)))
+        found = cast(Tensor, mq.any(found, d, keepdim=bool(options.get("keepdim", False))))
     return found
 
 
@@ -128,8 +128,7 @@ def where(mask: Tensor, input: Tensor, filler: Tensor | None) -> Tensor:
 
 def sparse_tensor(indices: Tensor, values: Tensor, like: Tensor) -> Tensor:
     """A coalesced tensor of the shape of ``like``; the indices are those of a coalesced one."""
-    made = sparse.sparse_coo_tensor(indices, values, like.meta.shape, is_coalesced=True)
-    return cast(Tensor, made)
+    return sparse.sparse_coo_tensor(indices, values, like.meta.shape, is_coalesced=True)
 
 
 # --- reductions ----------------------------------------------------------------------
@@ -197,7 +196,8 @@ def _reduced_coo(
             values = getattr(mq, name)(values, 0).reshape(shape)
         return cast(Tensor, values.to(wanted).to_sparse())
     # Those whose indices agree in the dimensions that stay are one group.
-    groups, where_to = mq.unique(indices[stay], dim=1, return_inverse=True)
+    found = mq.unique(indices[stay], dim=1, return_inverse=True)
+    groups, where_to = cast("tuple[Tensor, Tensor]", found)
     count = groups.meta.shape[1]
     spread = where_to.reshape(-1, *[1] * (values.ndim - 1)).expand(values.meta.shape)
     empty = values.new_zeros((count, *values.meta.shape[1:]))
@@ -206,4 +206,4 @@ def _reduced_coo(
         whole = indices.new_zeros((placed, count))
         whole[stay] = groups
         groups = whole
-    return cast(Tensor, sparse.sparse_coo_tensor(groups, values.to(wanted), shape))
+    return sparse.sparse_coo_tensor(groups, values.to(wanted), shape)
