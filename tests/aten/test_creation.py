@@ -46,6 +46,23 @@ def test_T33_dtype_of_data(data: object, kind: str) -> None:
     assert mq.tensor(data).dtype.name == kind
 
 
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        ([np.int64(1), 2.5], "float32"),
+        ([1, np.float64(2.5)], "float64"),
+        ([np.int8(1), np.int16(300)], "int16"),
+        ([np.float32(1), True], "float32"),
+        ([[np.uint8(200), 1000], [2, 3]], "int64"),
+        ([np.bool_(True), np.bool_(False)], "bool"),
+    ],
+)
+def test_T33_numbers_of_numpy_among_data(data: list[object], kind: str) -> None:
+    made = mq.tensor(data)
+    assert made.dtype.name == kind
+    assert made.tolist() == np.array(data).tolist()
+
+
 def test_T33_the_default_dtype_rules_literals() -> None:
     mq.set_default_dtype(mq.float64)
     try:

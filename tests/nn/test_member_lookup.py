@@ -1,5 +1,10 @@
 """Modules whose classes have, or call, a `__getattr__`: it is asked for members, as in PyTorch."""
 
+import copy
+import gc
+import pickle
+import weakref
+
 import pytest
 
 import maquette as mq
@@ -69,3 +74,58 @@ def test_the_dicts_of_members_can_be_read_backwards():
     module = nn.Sequential(nn.Linear(1, 1), nn.ReLU())
     assert [name for name, _ in reversed(module._modules.items())] == ["1", "0"]
     assert list(reversed(module._modules)) == ["1", "0"]
+
+
+class Wrapper(nn.Module):
+    """Finds members, and what its inner module has, in PyTorch's dict."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(2, 3)
+
+    def __getattr__(self, name):
+        if "_modules" not in self.__dict__:
+            raise AttributeError(name)
+        modules = self.__dict__["_modules"]
+        return modules[name] if name in modules else getattr(modules["inner"], name)
+
+
+def test_a_getattr_finds_members_in_the_dict_of_the_module():
+    wrapper = Wrapper()
+    assert wrapper.inner.weight is wrapper.weight
+    assert list(wrapper.state_dict()) == ["inner.weight", "inner.bias"]
+
+
+def test_a_setattr_writes_to_the_dict_of_parameters():
+    class Setting(nn.Module):
+        def __setattr__(self, name, value):
+            parameters = self.__dict__.get("_parameters")
+            if parameters is not None and name in parameters:
+                parameters[name] = value
+            else:
+                super().__setattr__(name, value)
+
+    module = Setting()
+    module.weight = nn.Parameter(mq.ones(2))
+    module.weight = mq.zeros(2)  # which Module would refuse
+    assert module.weight.tolist() == module._parameters["weight"].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "again", [copy.copy, copy.deepcopy, lambda w: pickle.loads(pickle.dumps(w))]
+)
+def test_copies_read_their_own_dicts(again):
+    wrapper = Wrapper()
+    copied = again(wrapper)
+    copied.inner = nn.Linear(4, 5)
+    assert copied.weight.shape == (5, 4)
+    assert wrapper.weight.shape == (3, 2)
+
+
+def test_the_dicts_do_not_keep_a_module_alive():
+    wrapper = Wrapper()
+    gone = weakref.ref(wrapper)
+    gc.disable()
+    del wrapper
+    gc.enable()
+    assert gone() is None

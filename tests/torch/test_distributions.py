@@ -292,6 +292,12 @@ def test_wishart_draws_are_pytorchs() -> None:
     assert mq.allclose(drawn, mq.tensor(expected), atol=1e-4)
 
 
+def test_bartletts_sampling_is_asked_for_alone() -> None:
+    drawn = d.Wishart(mq.tensor(9.0), scale_tril=mq.eye(3))._bartlett_sampling(mq.Size([2]))
+    assert drawn.shape == (2, 3, 3)
+    assert mq.equal(drawn, drawn.mT)
+
+
 def test_a_wishart_of_few_degrees_of_freedom_warns() -> None:
     with pytest.warns(UserWarning, match="Low df values"):
         d.Wishart(mq.tensor(2.5), scale_tril=mq.eye(3))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from typing import SupportsFloat, SupportsIndex, TypeAlias
+from typing import SupportsFloat, SupportsIndex, TypeAlias, cast
 
 import numpy as np
 
@@ -180,6 +180,8 @@ def _survey(data: Data, depth: int) -> tuple[tuple[int, ...], set[object]]:
         ) from None
     if types <= _PLAIN:
         return (length,), types
+    if all(_is_number_type(kind) for kind in types):
+        return (length,), {k if k in _PLAIN else from_numpy_dtype(k) for k in types}
     inner: tuple[int, ...] | None = None
     kinds: set[object] = set()
     for element in data:  # type: ignore[attr-defined]  # a sequence
@@ -200,6 +202,10 @@ def _survey_tensor(data: Tensor) -> tuple[tuple[int, ...], set[object]]:
 
 
 _PLAIN = frozenset((int, float, bool, complex))
+
+
+def _is_number_type(kind: type) -> bool:
+    return kind in _PLAIN or issubclass(kind, np.generic)
 
 
 def _is_sequence(data: Data) -> bool:
@@ -259,8 +265,11 @@ def _flatten(data: Data, into: list[object]) -> None:
         into.extend(data.ravel().tolist())
     elif not _is_sequence(data):
         into.append(data)
-    elif set(map(type, data)) <= _PLAIN:  # type: ignore[call-overload]  # a sequence
+    elif (types := set(map(type, data))) <= _PLAIN:  # type: ignore[call-overload]  # a sequence
         into.extend(data)  # type: ignore[arg-type]  # a sequence
+    elif all(_is_number_type(kind) for kind in types):
+        numbers = cast("Sequence[np.generic]", data)
+        into.extend(v.item() if isinstance(v, np.generic) else v for v in numbers)
     else:
         for element in data:  # type: ignore[attr-defined]  # a sequence
             _flatten(element, into)

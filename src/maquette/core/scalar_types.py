@@ -5,6 +5,7 @@ most metadata work never needs them. How types combine is in `promotion`; the na
 write, aliases included, are in `dtype`.
 """
 
+import functools
 import importlib
 from typing import Final, NoReturn, Self
 
@@ -189,7 +190,11 @@ def from_numpy_dtype(numpy_dtype: npt.DTypeLike) -> dtype:
 
     TypeError for a type no tensor holds, ValueError for a foreign byte order.
     """
-    given = np.dtype(numpy_dtype)
+    return _of_numpy(np.dtype(numpy_dtype))
+
+
+@functools.cache  # NumPy makes a name anew whenever it is asked for one
+def _of_numpy(given: "np.dtype[np.generic]") -> dtype:
     check_type(
         given.name in _BY_NUMPY_NAME,
         lambda: (

@@ -16,8 +16,9 @@ PyTorch leaves free (`_hooks`, `_run`). What only maquette's classes have begins
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import ItemsView, Iterator, KeysView, MutableMapping, ValuesView
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, Generic, TypeVar, cast
 
 from maquette.nn.base.hooks import registered, registration_hooks
@@ -32,6 +33,8 @@ PARAMETERS = "_mq_parameter_names"
 BUFFERS = "_mq_buffer_names"
 MODULES = "_mq_module_names"
 _KINDS = (PARAMETERS, BUFFERS, MODULES)
+# PyTorch's names of its dicts, by kind.
+DICTS = {PARAMETERS: "_parameters", BUFFERS: "_buffers", MODULES: "_modules"}
 
 
 class MemberView(MutableMapping[str, T], Generic[T]):
@@ -89,6 +92,26 @@ class MemberView(MutableMapping[str, T], Generic[T]):
         return repr(self.copy())
 
 
+class _ShownView(MemberView[Any]):
+    """A view that stands among the attributes of its own module, and does not keep it alive."""
+
+    __slots__ = ("_module",)
+
+    def __init__(self, module: Members, kind: str) -> None:
+        self._module = weakref.ref(module)
+        self._kind = kind
+
+    @property
+    def _attributes(self) -> dict[str, Any]:  # type: ignore[override]  # a slot of the base
+        module = self._module()
+        if module is None:
+            raise ReferenceError(f"the module whose {DICTS[self._kind]} are read is gone")
+        return module.__dict__
+
+    def __reduce__(self) -> tuple[type, tuple[dict[str, Any]]]:
+        return dict, (self.copy(),)
+
+
 def _store(attributes: dict[str, Any], kind: str, name: str, value: object) -> None:
     for other in _KINDS:
         if other != kind:
@@ -122,13 +145,30 @@ def _ask_for_members(self: object, name: str) -> Any:
     return object.__getattribute__(self, name)
 
 
+def _codes(cls: type) -> Iterator[CodeType]:
+    """The code of the functions of a class, and of the functions in these."""
+    left = [m.__code__ for m in vars(cls).values() if isinstance(m, FunctionType)]
+    while left:
+        code = left.pop()
+        yield code
+        left += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+
+
 def _names_lookup(cls: type) -> bool:
     """Whether a method of the class calls ``__getattr__`` by its name."""
+    return any("__getattr__" in code.co_names for code in _codes(cls))
+
+
+def _reads_dicts(cls: type) -> bool:
+    """Whether a method of the class looks for PyTorch's dicts among the attributes."""
     return any(
-        "__getattr__" in member.__code__.co_names
-        for member in vars(cls).values()
-        if isinstance(member, FunctionType)
+        "__dict__" in code.co_names and not set(DICTS.values()).isdisjoint(_strings(code))
+        for code in _codes(cls)
     )
+
+
+def _strings(code: CodeType) -> Iterator[str]:
+    return (constant for constant in code.co_consts if isinstance(constant, str))
 
 
 def _unbind_functions(cls: type) -> None:
@@ -151,10 +191,12 @@ class Members:
     """The base of `Module` that knows which attributes are members.
 
     Classes with a `__getattr__` of their own were written for members that only it finds: there
-    members are asked of it, and ``super().__getattr__`` is there.
+    members are asked of it, and ``super().__getattr__`` is there. Classes whose methods read
+    ``self.__dict__["_modules"]`` and its like find views there.
     """
 
     training: bool
+    _mq_shows_dicts = False
     _asks_for_members = True
     """False in a class whose own `__getattr__` is for other names only."""
     call_super_init = False
@@ -171,6 +213,8 @@ class Members:
         if (own or _names_lookup(cls)) and not issubclass(cls, MemberLookup):
             # Not a base of every module: with a `__getattr__` attributes are read much slower.
             cls.__bases__ = (*cls.__bases__, MemberLookup)
+        if _reads_dicts(cls):
+            cls._mq_shows_dicts = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init:
@@ -188,8 +232,13 @@ class Members:
         attributes["training"] = True
         for kind in _KINDS:
             attributes[kind] = {}
+        if self._mq_shows_dicts:
+            self._mq_show_dicts()
         if self.call_super_init:
             super().__init__(*args, **kwargs)
+
+    def _mq_show_dicts(self) -> None:
+        self.__dict__.update((name, _ShownView(self, kind)) for kind, name in DICTS.items())
 
     def __setattr__(self, name: str, value: Any) -> None:
         attributes = self.__dict__

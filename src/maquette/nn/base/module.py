@@ -46,6 +46,8 @@ class Module(Pickling, Conversion):
         own = {k: v for k, v in vars(self).items() if k not in vars(self)[PARAMETERS]}
         own |= {kind: dict(own[kind]) for kind in (BUFFERS, MODULES)}
         vars(replica).update(own | {PARAMETERS: {}, "_is_replica": True})
+        if self._mq_shows_dicts:
+            replica._mq_show_dicts()
         return replica
 
     def requires_grad_(self: T, requires_grad: bool = True) -> T:

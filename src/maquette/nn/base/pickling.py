@@ -13,11 +13,10 @@ from typing import Any
 
 from maquette.nn.base.calling import Calling
 from maquette.nn.base.hooks import HookTable, RemovableHandle, StateHookTable, reserve
-from maquette.nn.base.members import BUFFERS, MODULES, PARAMETERS
+from maquette.nn.base.members import BUFFERS, DICTS, PARAMETERS
 from maquette.nn.base.state_dict import StateDict
 
 State = dict[str, Any]
-_NAMES = ((PARAMETERS, "_parameters"), (BUFFERS, "_buffers"), (MODULES, "_modules"))
 _PERSISTENCE = "_non_persistent_buffers_set"
 # PyTorch's dicts of hooks, and the dicts of our two tables.
 _CALL_HOOKS = {
@@ -49,7 +48,8 @@ class Pickling(Calling, StateDict):
         hooks = own.pop("_mq_hooks", None) or HookTable()
         state_hooks = own.pop("_mq_state_hooks", None) or StateHookTable()
         buffers = own[BUFFERS]
-        for kind, name in _NAMES:
+        for kind, name in DICTS.items():
+            own.pop(name, None)  # views, if there are any
             state[name] = {member: own.pop(member, None) for member in own.pop(kind)}
         state[_PERSISTENCE] = {name for name, persistent in buffers.items() if not persistent}
         state |= {name: OrderedDict(getattr(hooks, ours)) for name, ours in _CALL_HOOKS.items()}
@@ -66,7 +66,7 @@ class Pickling(Calling, StateDict):
         """Take over a state of ours or of PyTorch's; what it does not say stays as it is."""
         state = dict(state)
         attributes = self.__dict__
-        for kind, name in _NAMES:
+        for kind, name in DICTS.items():
             members = state.pop(name, None)
             names = dict(state.pop(kind, ()))
             attributes[kind] = names | dict.fromkeys(members or (), None)
@@ -80,6 +80,8 @@ class Pickling(Calling, StateDict):
         self._mq_set_state_hooks(state)
         attributes.setdefault("training", True)
         attributes.update(state)
+        if self._mq_shows_dicts:
+            self._mq_show_dicts()
         for value in state.values():
             if isinstance(value, RemovableHandle):
                 self._mq_take_handle(value)

@@ -358,7 +358,7 @@ class Wishart(_Scattered, ExponentialFamily):
 
         max_try_correction: how often singular draws are made again; 10 times if nothing is said.
         """
-        sample = self._drawn(Size(sample_shape))
+        sample = self._bartlett_sampling(Size(sample_shape))
         # PyTorch draws what is positive definite again, once, and then what is singular of that:
         # the other way round would be meant, but these are its numbers.
         chosen = self._over_batch(self.support.check(sample))
@@ -366,7 +366,7 @@ class Wishart(_Scattered, ExponentialFamily):
             return sample
         warnings.warn("Singular sample detected.", stacklevel=2)
         for _ in range(10 if max_try_correction is None else max_try_correction):
-            again = self._drawn(chosen[chosen].shape)
+            again = self._bartlett_sampling(chosen[chosen].shape)
             sample[chosen] = again
             chosen[chosen.clone()] = self._over_batch(self.support.check(again).logical_not())
             if not bool(chosen.any()):
@@ -378,9 +378,10 @@ class Wishart(_Scattered, ExponentialFamily):
         batch = [-1 - d for d in range(len(self._batch_shape))]
         return found.amax(batch) if batch else found
 
-    def _drawn(self, sample_shape: Shape) -> Tensor:
+    def _bartlett_sampling(self, sample_shape: Shape = ()) -> Tensor:
         n = self._event_shape[-1]
-        noise = self._dist_chi2.rsample(sample_shape).sqrt().diag_embed(dim1=-2, dim2=-1)
+        roots = self._dist_chi2.rsample(sample_shape).sqrt()
+        noise = roots.clamp(min=finfo(roots.dtype).eps).diag_embed(dim1=-2, dim2=-1)
         rows, columns = mq.tril_indices(n, n, offset=-1).unbind(0)
         below = (*sample_shape, *self._batch_shape, n * (n - 1) // 2)
         noise[..., rows, columns] = mq.randn(below, dtype=noise.dtype, device=noise.device)
