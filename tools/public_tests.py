@@ -105,6 +105,8 @@ def run_file(side: Side, file: Path, only: str, names: list[str] | None = None) 
             if text.exists():
                 adapted_text = adapted(text.read_text(encoding="utf-8"))
                 copy.with_name(text.name).write_text(adapted_text, encoding="utf-8")
+        for beside in file.parent.glob("*.json"):  # what they read at their side
+            (copy.parent / beside.name).symlink_to(beside.resolve())
         while True:
             ended = _run_process(side, copy, file, only, names, done)
             if ended:

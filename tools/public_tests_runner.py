@@ -193,6 +193,15 @@ def _absent(module: str, name: str) -> object:
     return stand_in(f"{module}.{name}")
 
 
+class GoneFinder(AbsentFinder):
+    """Stands in for modules that PyTorch had when a test file was written, for that file alone."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: object = None
+    ) -> ModuleSpec | None:
+        return super().find_spec(name, path, target) if _a_test_file_loads() else None
+
+
 class WheelFinder:
     """Finds the tests' helpers in PyTorch's wheel, without importing torch from there."""
 
@@ -293,6 +302,7 @@ def _be_lenient_to_helpers() -> None:
     _soften_class(namespace, lambda found: f"torch.ops.{found._namespace}")
     private_nn = type(importlib.import_module("maquette.torch._C")._nn)
     _soften_class(private_nn, lambda found: "torch._C._nn")
+    _soften_absences()
 
 
 def _soften_class(cls: Any, place: Callable[[Any], str]) -> None:
@@ -308,6 +318,24 @@ def _soften_class(cls: Any, place: Callable[[Any], str]) -> None:
             return Absent(f"{place(self)}.{name}")
 
     cls.__getattr__ = lenient
+
+
+def _soften_absences() -> None:
+    """Let the helpers ask and decorate with what maquette says it does not have."""
+    kind = importlib.import_module("maquette.torch.face.absences").Absent
+    strict = kind.__call__
+
+    def call(cls: Any, *args: Any, **kwargs: Any) -> object:
+        if not _a_helper_asks():
+            return strict(cls, *args, **kwargs)
+        return args[0] if len(args) == 1 and callable(args[0]) else Absent(cls.__name__)
+
+    def get(cls: Any, name: str) -> object:
+        if name.startswith("__") or not _a_helper_asks():
+            raise AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'")
+        return Absent(f"{cls.__name__}.{name}")
+
+    kind.__call__, kind.__getattr__ = call, get
 
 
 def _soften(module: types.ModuleType) -> None:
@@ -343,6 +371,13 @@ def _a_helper_asks() -> bool:
         frame = frame.f_back  # type: ignore[assignment]
     asker = str(frame.f_globals.get("__name__"))
     return asker.startswith("torch.testing") or (asker == TEST_FILE and _is_loading())
+
+
+def _a_test_file_loads() -> bool:
+    frame = sys._getframe(2)
+    while frame is not None and "importlib" in frame.f_code.co_filename:
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame.f_globals.get("__name__") == TEST_FILE and _is_loading()
 
 
 def _is_loading() -> bool:
@@ -513,7 +548,7 @@ def main() -> None:
     if request["side"] == "maquette":
         become_maquette()
     else:
-        sys.meta_path.append(AbsentFinder(*OUTSIDE))
+        sys.meta_path += [AbsentFinder(*OUTSIDE), GoneFinder("torch")]
     for name in FROM_WHEEL[::-1]:  # so that they are attributes of torch.testing, too
         importlib.import_module(name)
     helpers = importlib.import_module("torch.testing._internal.common_utils")

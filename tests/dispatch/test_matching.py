@@ -318,10 +318,6 @@ def test_D50_list_defaults_are_recognised() -> None:
     assert normal(schema, (X, [1, 2]), {"t": [4]}) == ((X, [1, 2]), {"t": [4]})
 
 
-def test_D50_nothing_is_dropped_before_more_values_of_a_vararg_schema() -> None:
-    assert normal("m::f(int[] a, int b=2, ...) -> ()", ([1], 2, "x")) == (([1], 2, "x"), {})
-
-
 def test_D50_symbols_are_not_compared_with_defaults() -> None:
     symbol = Symbol(int, 1)
     args, _ = normal("m::f(SymInt n=1, SymInt[1] s=1) -> ()", (symbol, [symbol]))

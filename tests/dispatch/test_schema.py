@@ -326,7 +326,6 @@ def test_D35_schemas_are_immutable_and_copy_and_pickle() -> None:
         "m::f(Tensor(a) x, Scalar s=True) -> Tensor y",
         "m::f(Tensor(a) x, Scalar s) -> Tensor y",
         "m::f(Tensor(a) x, *, Scalar s=1) -> Tensor y",
-        "m::f(Tensor(a) x, Scalar s=1, ...) -> Tensor y",
         "m::f(Tensor(a) x, Scalar s=1) -> Tensor z",
     ],
 )
@@ -385,6 +384,35 @@ def test_D37_a_default_may_go_and_a_return_keeps_its_name() -> None:
     assert parse_schema("m::f(int a) -> Tensor").check_forward_compatible_with(more)[0]
     named = parse_schema("m::f(int a, int y=1) -> Tensor out")
     assert not named.is_backward_compatible_with(more)
+
+
+@pytest.mark.parametrize(
+    "arguments, reason",
+    [
+        ("int a, int y", "'y' is not forward compatible with the older version of the schema"),
+        ("int a, *, int y=1", "'y' is not forward compatible"),
+        ("int a, int y=1, *, int z", "'z' of type int did not provide a default value."),
+        ("int a, int y=1, SymInt[2] z=1", "'z' of type int[] has a container type as its default"),
+        ("int a, int y=1, *, Tensor(a!) out", "should have the same number of out arguments"),
+    ],
+)
+def test_D37_why_an_older_program_cannot_serve(arguments: str, reason: str) -> None:
+    old = parse_schema("m::f(int a, int y=1) -> Tensor")
+    serves, why = parse_schema(f"m::f({arguments}) -> Tensor").check_forward_compatible_with(old)
+    assert not serves
+    assert reason in why
+
+
+def test_D25_types_as_the_schema_language_says_them() -> None:
+    text = "f(SymInt[2] a, Layout? b, Scalar c, (int, ScalarType) d, Future(int) e) -> ()"
+    types = [argument.type for argument in parse_schema(text).arguments]
+    assert [t.str() for t in types] == ["int[]", "int?", "Scalar", "(int, int)", "Future[int]"]
+    assert [t.real.str() for t in types[:3]] == ["SymInt[]", "Layout?", "Scalar"]
+
+
+def test_D27_any_number_of_values_leaves_no_place_for_defaults() -> None:
+    with pytest.raises(RuntimeError, match=r"vararg \(\.\.\.\) can't have default value args"):
+        parse_schema("f(int a, int b=0, ...) -> ()")
 
 
 def test_D35_schemas_that_differ_in_a_default_hash_differently() -> None:

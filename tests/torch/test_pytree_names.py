@@ -1,5 +1,6 @@
 """`torch.utils._pytree`: what programs ask of containers and of nestings."""
 
+from collections import defaultdict
 from typing import NamedTuple
 
 import pytest
@@ -60,3 +61,36 @@ def test_a_function_of_some_types():
 def test_dtypes_in_short():
     assert dtype_abbrs[mq.float32] == "f32"
     assert dtype_abbrs[mq.bool] == "b8"
+
+
+class Box:
+    def __init__(self, inside: object) -> None:
+        self.inside = inside
+
+
+def test_registering_by_the_old_name_warns_and_a_second_time_replaces() -> None:
+    parts = lambda box: ([box.inside], None), lambda children, _: Box(*children)
+    with pytest.warns(FutureWarning, match="register_pytree_node` instead"):
+        pytree._register_pytree_node(Box, *parts)
+    with (
+        pytest.warns(FutureWarning, match="is deprecated"),
+        pytest.warns(UserWarning, match="already registered"),
+    ):
+        pytree._register_pytree_node(Box, *parts)
+    assert pytree.tree_leaves(Box([1, 2])) == [1, 2]
+    pytree._deregister_pytree_node(Box)
+
+
+def test_a_nesting_prints_a_child_a_line() -> None:
+    text = repr(pytree.tree_structure((0, [0, 0])))
+    assert text == "TreeSpec(tuple, None, [*,\n  TreeSpec(list, None, [*,\n    *])])"
+
+
+def test_the_nesting_of_a_defaultdict_holds_its_factory_and_keys() -> None:
+    spec = pytree.tree_structure(defaultdict(list, {"a": 1}))
+    assert spec.context == [list, ["a"]]
+    assert pytree.treespec_loads(pytree.treespec_dumps(spec)) == spec
+
+
+def test_what_is_listed_is_there() -> None:
+    assert all(hasattr(pytree, name) for name in pytree.__all__)

@@ -24,6 +24,7 @@ from maquette.dispatch.packet import PACKETS
 from maquette.dispatch.registry import find_packet
 from maquette.dispatch.schemas.matching import MatchError
 from maquette.dispatch.torch_function import (
+    NO_OVERRIDE,
     Overridden,
     call_torch_function,
     is_overridden,
@@ -57,7 +58,8 @@ def _binary(
             if other.__class__ in _NUMBERS or isinstance(other, _NUMBERS):
                 return by_number(self, other)
             if overrides_torch_function(type(other)):
-                return call_torch_function(public(), (self, other), {})
+                answer = call_torch_function(public(), (self, other), {})
+                return NotImplemented if answer is NO_OVERRIDE else answer
             if isinstance(other, np.generic):
                 return method(self, plain(other))  # a NumPy scalar counts as a number (T51)
             converted = _compared(other) if dunder in _COMPARES else None
@@ -178,7 +180,8 @@ def _reflected(dunder: str, rule: Callable[..., object]) -> Callable[..., object
             return offered(getattr(Tensor, dunder), (self, other), {})
         if not isinstance(other, (Tensor, *_NUMBERS)):
             if overrides_torch_function(type(other)):
-                return call_torch_function(getattr(Tensor, dunder), (self, other), {})
+                answer = call_torch_function(getattr(Tensor, dunder), (self, other), {})
+                return NotImplemented if answer is NO_OVERRIDE else answer
             if isinstance(other, np.generic):
                 other = plain(other)
             elif not (isinstance(other, np.ndarray) and dunder in _BY_RECIPROCAL):

@@ -93,17 +93,11 @@ def _positions(container: Tree, context: Context) -> list[Key]:
 
 
 def _names(container: Tree, context: Context) -> list[Key]:
-    names = context[1] if isinstance(context, _DefaultContext) else context
-    return [MappingKey(name) for name in cast("list[object]", names)]
+    return [MappingKey(name) for name in cast("dict[object, Tree]", container)]
 
 
 def _fields(container: Tree, context: Context) -> list[Key]:
     return [GetAttrKey(name) for name in context._fields]  # type: ignore[attr-defined]  # a class
-
-
-class _DefaultContext(NamedTuple):
-    factory: Callable[[], object] | None
-    names: list[object]
 
 
 def _flatten_dict(mapping: Tree) -> tuple[Iterable[Tree], Context]:
@@ -113,12 +107,12 @@ def _flatten_dict(mapping: Tree) -> tuple[Iterable[Tree], Context]:
 
 def _flatten_default(mapping: Tree) -> tuple[Iterable[Tree], Context]:
     known = cast("defaultdict[object, Tree]", mapping)
-    return known.values(), _DefaultContext(known.default_factory, list(known))
+    return known.values(), [known.default_factory, list(known)]
 
 
 def _unflatten_default(children: Iterable[Tree], context: Context) -> Tree:
-    assert isinstance(context, _DefaultContext)
-    return defaultdict(context.factory, zip(context.names, children))
+    factory, names = cast("tuple[Callable[[], object] | None, list[object]]", context)
+    return defaultdict(factory, zip(names, children))
 
 
 def _flatten_deque(sequence: Tree) -> tuple[Iterable[Tree], Context]:
@@ -322,12 +316,12 @@ class TreeSpec:
     def __hash__(self) -> int:
         return hash((self.type, self.num_leaves, self._children))
 
-    def __repr__(self) -> str:
+    def __repr__(self, indent: int = 0) -> str:
+        # As PyTorch prints it: a child a line, after the first.
         if self.type is None:
             return "*"
-        inside = ", ".join(map(repr, self._children))
-        context = "" if self.context is None else f"{self.context}, "
-        return f"TreeSpec({self.type.__name__}, {context}[{inside}])"
+        inside = (",\n" + " " * (indent + 2)).join(c.__repr__(indent + 2) for c in self._children)
+        return f"TreeSpec({self.type.__name__}, {self.context}, [{inside}])"
 
 
 def _same_keys(spec: TreeSpec, tree: Tree) -> list[Tree]:

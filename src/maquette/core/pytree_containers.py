@@ -22,7 +22,6 @@ from maquette.core.pytree import (
     NodeDef,
     Tree,
     TreeSpec,
-    _DefaultContext,
     is_namedtuple_class,
 )
 
@@ -117,8 +116,8 @@ def _context_text(spec: TreeSpec) -> str:
     if known is not None and known.to_dumpable_context is not None:
         return json.dumps(known.to_dumpable_context(spec.context), default=_enum_as_json)
     context = None if is_namedtuple_class(kind) else spec.context
-    if isinstance(context, _DefaultContext):  # its factory by name
-        factory, names = context
+    if kind is defaultdict:  # its factory by name
+        factory, names = cast("list[list[object]]", context)
         context = [None if factory is None else _name_of(factory), list(names)]
     try:
         return json.dumps(context, default=_enum_as_json)
@@ -168,7 +167,7 @@ def _loaded(found: dict[str, object]) -> TreeSpec:
         context = known.from_dumpable_context(context)
     elif kind is defaultdict:
         factory = None if context[0] is None else _by_name(context[0])
-        context = _DefaultContext(factory, context[1])
+        context = [factory, context[1]]
     children = cast("list[dict[str, object]]", found["children_spec"])
     return TreeSpec(kind, context, [_loaded(child) for child in children])
 

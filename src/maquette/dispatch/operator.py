@@ -215,7 +215,9 @@ class OpOverload(OperatorBase):
         if not self.alive:
             self._raise_stale()
         if is_overridden(args, kwargs):
-            return call_torch_function(self, args, kwargs)
+            answer = call_torch_function(self, args, kwargs)
+            if answer is not NO_OVERRIDE:
+                return answer
         params = bind(self._schema, args, kwargs, takes_numbers=self.takes_numbers)
         if ASKED:
             prepared(params)

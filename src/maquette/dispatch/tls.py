@@ -39,7 +39,8 @@ class DispatchState:
     ``snapshot`` is both sets as they were when the running mode or subclass was called.
     ``transforms`` are the interpreters of the function transforms in force, the outermost first;
     ``forward_enabled`` says whether calls carry tangents, ``single_level_function`` that
-    `autograd.Function` is not to ask them.
+    `autograd.Function` is not to ask them. ``hop_skipped`` says that the next offer of a call to
+    handlers of ``__torch_function__`` finds nobody.
     """
 
     __slots__ = (
@@ -52,6 +53,7 @@ class DispatchState:
         "forward_enabled",
         "function_modes",
         "grad_enabled",
+        "hop_skipped",
         "include",
         "inference",
         "keep",
@@ -78,6 +80,7 @@ class DispatchState:
         self.snapshot: tuple[int, int] | None = None
         self.node_context: object | None = None
         self.subclass_functions = True
+        self.hop_skipped = False
         self.transforms: tuple[object, ...] = ()
         self.single_level_function = False
         self.forward_enabled = True

@@ -238,6 +238,33 @@ def is_overridden(args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
     return st.subclass_functions and bool(overriding_classes(args, kwargs))
 
 
+def takes_hop() -> bool:
+    """Whether the offer that is due is the one that `redispatch` skips; it is skipped once."""
+    st = tls.st
+    if not st.hop_skipped:
+        return False
+    st.hop_skipped = False
+    return True
+
+
+def redispatch(
+    func: Callable[..., object],
+    types: Sequence[type],
+    args: tuple[object, ...],
+    kwargs: dict[str, object] | None = None,
+) -> object:
+    """Call a function from its handler: it is not offered again, the calls inside of it are.
+
+    An operator has no such calls: what it does is not seen by handlers.
+    """
+    st = tls.st
+    st.hop_skipped = True
+    try:
+        return func(*args, **(kwargs or {}))
+    finally:
+        st.hop_skipped = False
+
+
 def offered(
     function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
 ) -> object:
@@ -270,6 +297,8 @@ def call_torch_function(
 
     Raises TypeError, naming those asked, if every one gave NotImplemented (D135).
     """
+    if takes_hop():
+        return NO_OVERRIDE
     st = tls.st
     if not st.subclass_functions:
         types = ()
@@ -331,6 +360,8 @@ def overridable(
                 if not _ACTIVE:
                     return function(*args, **kwargs)
         if is_overridden(args, kwargs):
+            if takes_hop():
+                return function(*args, **kwargs)
             if arranged is not None:
                 args = tuple(arranged(*args))
             if as_written:

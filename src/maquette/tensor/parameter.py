@@ -71,8 +71,8 @@ def _marked(source: Tensor, requires_grad: bool) -> Parameter:
     made = alias(source) if source.fake_mode is not None else source.detach()
     if type(made) is not type(source):
         raise RuntimeError(
-            f"a parameter of class {type(source).__name__} needs a detach() that keeps the class; "
-            f"it gave {type(made).__name__}"
+            f"Creating a Parameter from an instance of type {type(source).__name__} requires that "
+            f"detach() returns an instance of the same type, but it gave {type(made).__name__}"
         )
     made._require_grad(requires_grad)
     made._is_param = True

@@ -262,12 +262,16 @@ def tensor_text(t: Tensor, contents: str | None = None) -> str:
     """What ``repr`` of a tensor gives. contents: stands in the place of the values."""
     if t.fake_mode is not None and contents is None:
         return _fake_text(t)
-    name = "tensor" if type(t) in (Tensor, Parameter) else type(t).__name__
-    heading = "Parameter containing:\n" if isinstance(t, Parameter) else ""
+    plain = type(t) in (Tensor, Parameter)
+    prefix = "tensor(" if plain else f"{type(t).__name__}("
     if contents is None:
-        return heading + _text(t, f"{name}(", array_of(t))
-    prefix, width = f"{name}(", _options[0].linewidth
-    return heading + with_suffixes(prefix + contents, _suffixes(t, np.empty(0)), len(prefix), width)
+        text = _text(t, prefix, array_of(t))
+    else:
+        width = _options[0].linewidth
+        text = with_suffixes(prefix + contents, _suffixes(t, np.empty(0)), len(prefix), width)
+    if isinstance(t, Parameter) and not plain:
+        text = f"Parameter({text})"
+    return f"Parameter containing:\n{text}" if Parameter in type(t).__mro__ else text
 
 
 def _fake_text(t: Tensor) -> str:

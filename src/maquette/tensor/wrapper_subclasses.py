@@ -56,8 +56,11 @@ def make_wrapper_subclass(
     offset = 0 if storage_offset is None else storage_offset
     meta = TensorMeta.of(kind, tuple(size), steps, offset, where, layout)
     plain = wrap(meta, UntypedStorage(meta.storage_bytes, where), None, keys_for(meta))
-    made = cast(T, of_class(plain, cls))
-    if requires_grad:
+    return _requiring_grad(cast(T, of_class(plain, cls)), requires_grad)
+
+
+def _requiring_grad(made: T, asked: bool) -> T:
+    if asked:
         with DisableTorchFunctionSubclass():  # the object is not initialized yet
             made.requires_grad_()
     return made
@@ -71,8 +74,7 @@ def make_subclass(cls: type[T], data: Tensor, require_grad: bool = False, **opti
     """The memory of ``data`` as a tensor of ``cls``: a leaf, with a version of its own."""
     plain = alias(data)
     plain._vc = None
-    made = cast(T, of_class(plain, cls))
-    return made.requires_grad_() if require_grad else made
+    return _requiring_grad(cast(T, of_class(plain, cls)), require_grad)
 
 
 Tensor._make_wrapper_subclass = staticmethod(make_wrapper_subclass)  # type: ignore[attr-defined]  # PyTorch's names

@@ -10,12 +10,17 @@ import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from maquette.dispatch.abstract import overrides_torch_function
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.packet import OpOverloadPacket
 from maquette.dispatch.torch_function import (
     NO_OVERRIDE,
     TorchFunctionMode,
     call_torch_function,
+    is_overridden,
+    overriding_classes,
+    redispatch,
+    takes_hop,
 )
 from maquette.tensor.tensor import Tensor
 from maquette.torch.face.forwarding import forward, without_underscores
@@ -33,18 +38,13 @@ def is_tensor_method_or_property(func: Callable[..., object]) -> bool:
 
 
 def has_torch_function(relevant_args: Iterable[object]) -> bool:
-    """Whether some argument's class answers torch functions itself."""
-    return any(_overrides(type(arg)) for arg in relevant_args)
+    """Whether a mode, or the class of an argument, is to be asked about a call."""
+    return not takes_hop() and is_overridden(tuple(relevant_args), {})
 
 
 def has_torch_function_unary(inp: object) -> bool:
     """`has_torch_function` of one argument."""
-    return _overrides(type(inp))
-
-
-def _overrides(cls: type) -> bool:
-    found = getattr(cls, "__torch_function__", None)
-    return found is not None and found is not Tensor.__torch_function__
+    return not takes_hop() and is_overridden((inp,), {})
 
 
 def handle_torch_function(
@@ -57,7 +57,9 @@ def handle_torch_function(
 
     Raises TypeError if each declines, or if there is none.
     """
-    result = call_torch_function(public_api, args, kwargs)
+    result = call_torch_function(
+        public_api, args, kwargs, overriding_classes(tuple(relevant_args), {})
+    )
     if result is NO_OVERRIDE:
         raise TypeError(f"no implementation found for {public_api}: no argument overrides it")
     return result
@@ -88,7 +90,7 @@ def _get_overloaded_args(
     found: list[object] = []
     for arg in relevant_args:
         kind = get_type_fn(arg)
-        if not _overrides(kind) or any(get_type_fn(known) is kind for known in found):
+        if not overrides_torch_function(kind) or any(get_type_fn(known) is kind for known in found):
             continue
         bases = (i for i, k in enumerate(found) if issubclass(kind, get_type_fn(k)))
         found.insert(next(bases, len(found)), arg)
@@ -210,9 +212,7 @@ def _like(function: Callable[..., object]) -> Callable[..., object]:
     return dummy
 
 
-redispatch_function = later(
-    "torch.overrides.redispatch_function", "call the function within DisableTorchFunctionSubclass"
-)
+redispatch_function = redispatch
 enable_reentrant_dispatch = later(
     "torch.overrides.enable_reentrant_dispatch", "enter the mode again with `with mode:`"
 )

@@ -190,6 +190,10 @@ class _Reader:
             start = self.start
             if self._take("..."):
                 self._expect(")")
+                if any(argument.default is not NO_DEFAULT for argument in arguments):
+                    self.fail(
+                        "schemas with vararg (...) can't have default value args", start, self.start
+                    )
                 return arguments, True
             if self._take("*"):
                 if kwarg_only:

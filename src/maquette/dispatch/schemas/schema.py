@@ -198,7 +198,7 @@ class FunctionSchema:
 
     def is_backward_compatible_with(self, old: FunctionSchema) -> bool:
         """Whether every call written for ``old`` works with this schema (D37)."""
-        if _why_unfit(old, self) is not None:
+        if _why_ends_differ(old, self) or not all(_takes(a, b) for b, a in _pairs(old, self)):
             return False
         return all(
             len(mine) >= len(theirs) and all(a.has_default_value() for a in mine[len(theirs) :])
@@ -210,8 +210,8 @@ class FunctionSchema:
 
         Arguments added must have a default that is not a list, and stand before the ``out`` ones.
         """
-        reason = _why_unfit(self, old) or _why_extra(self, old)
-        return reason is None, f"not forward compatible: {reason}" if reason else ""
+        reason = _why_ends_differ(self, old) or _why_not_forward(self, old)
+        return reason is None, reason or ""
 
     def _key(self) -> tuple[object, ...]:
         return (
@@ -327,11 +327,8 @@ def _shown(value: object) -> object:
     return value
 
 
-def _why_unfit(caller: FunctionSchema, known: FunctionSchema) -> str | None:
-    """The first reason why a call written for ``caller`` may fail on ``known``; None when none.
-
-    Arguments that only one of the two has are looked at by the public methods.
-    """
+def _why_ends_differ(caller: FunctionSchema, known: FunctionSchema) -> str | None:
+    """Why ``known`` does not serve as ``caller`` by name or returns; None when it does."""
     if (caller.name, caller.overload_name) != (known.name, known.overload_name):
         return "the names differ"
     if (caller.is_vararg, caller.is_varret) != (known.is_vararg, known.is_varret):
@@ -342,9 +339,6 @@ def _why_unfit(caller: FunctionSchema, known: FunctionSchema) -> str | None:
         fits = given.name == wanted.name and given.alias_info == wanted.alias_info
         if not fits or not given.type.is_subtype_of(wanted.type):
             return f"the return {given} does not serve as {wanted}"
-    for passed, taken in _pairs(caller, known):
-        if not _takes(taken, passed):
-            return f"the argument '{passed.name}' changed: {passed} does not serve as {taken}"
     return None
 
 
@@ -371,17 +365,31 @@ def _takes(known: Argument, passed: Argument) -> bool:
     )
 
 
-def _why_extra(new: FunctionSchema, old: FunctionSchema) -> str | None:
-    """Why programs cannot leave out what ``new`` adds to ``old``; None when they can."""
+def _why_not_forward(new: FunctionSchema, old: FunctionSchema) -> str | None:
+    """Why programs cannot pass the arguments of ``new`` to ``old``; None when they can.
+
+    Arguments that both have agree in their defaults, too. The words are PyTorch's.
+    """
     (plain, outs), (plain_old, outs_old) = _split(new), _split(old)
+    for mine, theirs in zip(plain, plain_old, strict=False):
+        alike = _takes(theirs, mine) and mine.kwarg_only == theirs.kwarg_only
+        if not alike or mine.has_default_value() != theirs.has_default_value():
+            return f"'{mine.name}' is not forward compatible with the older version of the schema"
+    for gone in plain_old[len(plain) :]:
+        if not gone.has_default_value():
+            return f"the argument '{gone.name}' was removed, which has no default"
+    for added in plain[len(plain_old) :]:
+        begin = (
+            "Function schema is not forward compatible since the new argument "
+            f"'{added.name}' of type {added.type.str()}"
+        )
+        if not added.has_default_value():
+            return f"{begin} did not provide a default value."
+        if isinstance(added.default, tuple):
+            return f"{begin} has a container type as its default value."
     if len(outs) != len(outs_old):
-        return f"it has {len(outs)} out arguments, the old schema {len(outs_old)}"
-    for argument in plain_old[len(plain) :]:
-        if not argument.has_default_value():
-            return f"the argument '{argument.name}' was removed, which has no default"
-    for argument in plain[len(plain_old) :]:
-        if not argument.has_default_value():
-            return f"the new argument '{argument.name}' of type {argument.type} has no default"
-        if isinstance(argument.default, tuple):
-            return f"the new argument '{argument.name}' has a list as its default"
+        return "Function schema should have the same number of out arguments"
+    for mine, theirs in zip(outs, outs_old, strict=True):
+        if not _takes(theirs, mine):
+            return f"Out argument '{mine.name}' is not FC with the older version of the schema"
     return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 __all__ = [
     "BASE_TYPES",
@@ -65,6 +65,8 @@ _LONG: Final[dict[str, str]] = {
 }
 _REAL: Final = {"symint": "int", "scalar": "number"}
 
+_Text: TypeAlias = str  # `SchemaType.str` hides the class in its body
+
 COMMON_TYPES: Final = "Tensor, int, SymInt, float, bool, str, Scalar, ScalarType, Device"
 """What an error about an unknown type proposes."""
 
@@ -80,12 +82,13 @@ class SchemaType:
     that of the long forms, so ``SymInt`` equals ``int``.
     """
 
-    kind: str
-    written: str
-    long: str
-    real_long: str
+    kind: _Text
+    written: _Text
+    long: _Text
+    real_long: _Text
     params: tuple[SchemaType, ...] = ()
     size: int | None = None
+    is_real: bool = False
 
     @property
     def elem(self) -> SchemaType:
@@ -115,9 +118,25 @@ class SchemaType:
     @property
     def real(self) -> SchemaType:
         """The same type, called (and compared) by the name that `int` hides: ScalarType, ..."""
+        params = tuple([inner.real for inner in self.params])
         return SchemaType(
-            self.kind, self.written, self.real_long, self.real_long, self.params, self.size
+            self.kind, self.written, self.real_long, self.real_long, params, self.size, is_real=True
         )
+
+    def str(self) -> _Text:
+        """The type as PyTorch writes it: ``int?``, ``Tensor[]``; SymInt only as a `real` type."""
+        inner = [param.str() for param in self.params]
+        if self.kind == "optional":
+            return f"{inner[0]}?"
+        if self.kind == "list":
+            return f"{inner[0]}[]"
+        if self.kind in ("future", "await", "rref"):
+            return f"{self.written.partition('(')[0]}[{inner[0]}]"
+        if inner:
+            return f"{self.written.partition('(')[0]}({', '.join(inner)})"
+        if self.kind == "scalar":
+            return "Scalar"
+        return self.long if self.long == "int" and not self.is_real else self.written
 
     def is_subtype_of(self, other: SchemaType) -> bool:
         """Whether every value of this type is one of ``other``."""
@@ -142,7 +161,7 @@ class SchemaType:
         return list(self.params)
 
     @property
-    def annotation_str(self) -> str:
+    def annotation_str(self) -> _Text:
         """The type as Python would annotate it: ``Optional[int]``."""
         return self.long
 
@@ -154,10 +173,10 @@ class SchemaType:
     def __hash__(self) -> int:
         return hash(self.long)
 
-    def __str__(self) -> str:
+    def __str__(self) -> _Text:
         return self.long
 
-    def __repr__(self) -> str:
+    def __repr__(self) -> _Text:
         return self.long
 
 

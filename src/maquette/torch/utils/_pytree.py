@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from maquette.api.result_classes import _Result
 from maquette.core.pytree import (
     AS_TEXT,
     AsText,
+    Context,
     GetAttrKey,
     LeafSpec,
     MappingKey,
@@ -18,21 +20,112 @@ from maquette.core.pytree import (
     broadcast_to_and_flatten,
     deregister_pytree_node,
     is_namedtuple_class,
+    is_pytree_class,
+    key_get,
+    keystr,
     register_pytree_node,
+    tree_all,
+    tree_all_only,
+    tree_any,
+    tree_any_only,
+    tree_flatten,
+    tree_flatten_with_path,
+    tree_iter,
     tree_leaves,
+    tree_leaves_with_path,
+    tree_map,
+    tree_map_,
+    tree_map_only,
+    tree_map_only_,
+    tree_map_with_path,
     tree_structure,
+    tree_unflatten,
 )
 from maquette.core.pytree_containers import treespec_dumps, treespec_loads
 from maquette.torch.face.forwarding import forward
 
-PyTree = Any
+__all__ = [  # PyTorch's, in its order
+    "PyTree",
+    "Context",
+    "FlattenFn",
+    "UnflattenFn",
+    "DumpableContext",
+    "ToDumpableContextFn",
+    "FromDumpableContextFn",
+    "PyTreeSpec",
+    "TreeSpec",
+    "LeafSpec",
+    "keystr",
+    "key_get",
+    "register_pytree_node",
+    "tree_is_leaf",
+    "tree_flatten",
+    "tree_flatten_with_path",
+    "tree_unflatten",
+    "tree_iter",
+    "tree_leaves",
+    "tree_leaves_with_path",
+    "tree_structure",
+    "tree_map",
+    "tree_map_with_path",
+    "tree_map_",
+    "tree_map_only",
+    "tree_map_only_",
+    "tree_all",
+    "tree_any",
+    "tree_all_only",
+    "tree_any_only",
+    "treespec_dumps",
+    "treespec_loads",
+    "treespec_pprint",
+    "is_namedtuple",
+    "is_namedtuple_class",
+    "is_namedtuple_instance",
+    "is_structseq",
+    "is_structseq_class",
+    "is_structseq_instance",
+]
+
+PyTree = DumpableContext = Any
 PyTreeSpec = TreeSpec
 _LEAF_SPEC = LeafSpec()
 KeyEntry = SequenceKey | MappingKey | GetAttrKey
 _broadcast_to_and_flatten = broadcast_to_and_flatten
 _deregister_pytree_node = deregister_pytree_node
-FlattenFunc = UnflattenFunc = ToDumpableContextFn = FromDumpableContextFn = Callable[..., Any]
-_register_pytree_node = register_pytree_node
+FlattenFunc = UnflattenFunc = FlattenFn = UnflattenFn = Callable[..., Any]
+ToDumpableContextFn = FromDumpableContextFn = Callable[..., Any]
+
+
+def _register_pytree_node(
+    cls: type,
+    flatten_fn: Callable[..., Any],
+    unflatten_fn: Callable[..., Any],
+    to_str_fn: Callable[..., Any] | None = None,
+    maybe_from_str_fn: Callable[..., Any] | None = None,
+    **named: Any,
+) -> None:
+    """`register_pytree_node` by its old name: it warns, and of a class that is a node already."""
+    place = "torch.utils._pytree"
+    warnings.warn(
+        f"`{place}._register_pytree_node` is deprecated. Please use `{place}.register_pytree_node` "
+        "instead.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    if to_str_fn is not None or maybe_from_str_fn is not None:
+        warnings.warn(
+            "`to_str_fn` and `maybe_from_str_fn` is deprecated. Please use `to_dumpable_context` "
+            "and `from_dumpable_context` instead.",
+            FutureWarning,
+            stacklevel=2,
+        )
+    if is_pytree_class(cls):
+        warnings.warn(
+            f"{cls} is already registered as pytree node. Overwriting the previous registration.",
+            stacklevel=2,
+        )
+        deregister_pytree_node(cls)
+    register_pytree_node(cls, flatten_fn, unflatten_fn, **named)
 
 
 def _register_namedtuple(cls: type, *, serialized_type_name: str) -> None:
