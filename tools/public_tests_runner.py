@@ -115,6 +115,7 @@ STRICT = ("zero", "copy", "_foreach_zero", "_foreach_copy")
 FACTS: dict[str, object] = {
     "torch._C._get_privateuse1_backend_name": lambda: "privateuseone",
     "torch.cpu.get_capabilities": dict,
+    "torch._utils_internal.get_file_path_2": os.path.join,
     "torch._C._len_torch_function_stack": lambda: 0,
     "torch.utils._import_utils._check_module_exists": lambda name: (
         importlib.util.find_spec(name.partition(".")[0]) is not None

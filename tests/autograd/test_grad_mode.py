@@ -106,3 +106,11 @@ def test_T64_inference_tensors_are_not_saved_for_backward(inference_tensor: Tens
 def test_T64_views_stay_inference_tensors_and_clones_do_not(inference_tensor: Tensor) -> None:
     assert inference_tensor[:1].is_inference()
     assert not inference_tensor.clone().is_inference()
+
+
+def test_a_product_with_a_factor_made_in_inference_mode_is_refused_at_the_first_call() -> None:
+    """Also where both factors require grad, so that both are to be saved."""
+    with mq.inference_mode():
+        c = mq.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
+        c * mq.ones(2, requires_grad=True)

@@ -117,3 +117,50 @@ def test_what_a_loader_reads_is_not_changed_later() -> None:
     assert loader._auto_collation
     with pytest.raises(ValueError, match="batch_size attribute should not be set"):
         loader.batch_size = 3
+
+
+def test_after_a_batch_that_fails_the_next_ones_come() -> None:
+    batches = iter(data.DataLoader(Failing(), batch_size=2, num_workers=2))
+    assert [next(batches)[0].tolist() for _ in range(2)] == [[0, 1], [4, 9]]
+    with pytest.raises(KeyError, match="no fifth"):
+        next(batches)
+    assert [squares.tolist() for squares, _ in batches] == [[36, 49], [64, 81]]
+
+
+def test_numpys_generator_is_seeded_as_in_pytorch() -> None:
+    """Values of PyTorch's own test of this."""
+    expected = [2884386318, 1088094898, 3523808998, 3860348662]
+    assert workers._generate_state(13434589827475259383, 4) == expected
+
+
+def test_more_workers_than_processors_are_warned_of() -> None:
+    with pytest.warns(UserWarning, match="excessive worker creation might get DataLoader running"):
+        data.DataLoader(Squares(), num_workers=10_000)
+
+
+class Understated(data.IterableDataset):
+    """Says three, gives five."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(5))
+
+
+def test_more_samples_than_told_are_warned_of() -> None:
+    loader = data.DataLoader(Understated(), batch_size=None)
+    assert sum(loader) == 10  # nobody asked for the length
+    assert len(loader) == 3
+    batches = iter(loader)
+    assert [next(batches) for _ in range(3)] == [0, 1, 2]
+    with pytest.warns(UserWarning, match="reported to be 3 .* but 4 samples have been fetched"):
+        next(batches)
+
+
+def test_an_epoch_that_was_left_does_not_disturb_the_next() -> None:
+    loader = data.DataLoader(Squares(8), num_workers=2, persistent_workers=True)
+    assert next(iter(loader))[0].item() == 0
+    assert [square.item() for square, _ in loader] == [n * n for n in range(8)]
+    assert loader._staying is not None
+    loader._staying.close()

@@ -70,3 +70,18 @@ def test_flops_of_sizes_that_only_data_tells_stay_an_expression() -> None:
         x = mq.empty(6).nonzero().to(mq.float32)
         x @ mq.empty(1, 5)
     assert str(counter.get_total_flops()) == "10*u0"
+
+
+def test_a_function_of_values_counts_by_the_result() -> None:
+    def count(*args: object, out_val: mq.Tensor) -> int:
+        return out_val.numel()
+
+    count._get_raw = True  # type: ignore[attr-defined]  # PyTorch's mark
+    with FlopCounterMode(display=False, custom_mapping={mq.ops.aten.add: count}) as mode:
+        mq.ones(4, 5) + mq.ones(4, 5)
+    assert mode.get_total_flops() == 20
+
+
+def test_modules_need_not_be_given() -> None:
+    with pytest.warns(UserWarning, match="not needed"):
+        FlopCounterMode(mq.nn.Linear(1, 1))

@@ -145,3 +145,20 @@ def test_an_entry_of_a_local_hubconf_is_called(tmp_path: pathlib.Path) -> None:
 
 def test_the_environment_is_told() -> None:
     assert f"PyTorch version: {torch.__version__}" in collect_env.get_pretty_env_info()
+
+
+def test_a_tensor_of_a_cache_is_known_until_it_is_removed_or_gone() -> None:
+    x = mq.ones(2)
+    for _ in range(2):
+        torch._C._add_cached_tensor(x)
+    assert torch._C._is_cached_tensor(x)
+    torch._C._remove_cached_tensor(x)
+    assert not torch._C._is_cached_tensor(x)
+
+
+def test_sizes_of_a_result_and_its_gradient() -> None:
+    out, grads = mq.ones(2), mq.ones(3, 2)
+    assert torch.autograd._calculate_shape(out, grads, True) == ((2,), (2,))
+    rows = torch.nested.as_nested_tensor([mq.ones(1, 2), mq.ones(3, 2)])
+    sizes, _ = torch.autograd._calculate_shape(rows, rows, False)
+    assert sizes.tolist() == [[1, 2], [3, 2]]

@@ -131,7 +131,7 @@ def refusal_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
         number = f"p{i} is not None and p{i}.__class__ not in _NUMBERS and "
         exact = plan.arguments[i].type.written == "Tensor" and not op.takes_numbers
         lines += [f"    if {'' if exact else number}p{i}._keys & _req:"]
-        lines += [f"        _refuse(_plan, {i})"]
+        lines += [f"        _refuse_constant(_plan, {i})"]
     return lines
 
 
@@ -166,7 +166,7 @@ def recording_space(plan: DerivativePlan) -> dict[str, object]:
         "_gather": _gather,
         "_history": set_history,
         "_histories": _histories,
-        "_refuse": refuse_constant,
+        "_refuse_constant": refuse_constant,
         "_req": K.REQUIRES_GRAD,
         "_new": object.__new__,
         "_nowhere": NOWHERE,

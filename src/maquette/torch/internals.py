@@ -172,8 +172,27 @@ def _will_engine_execute_node(node: Node) -> bool:
     return node in run.captures and (isinstance(node, AccumulateGrad) or run.accumulate)
 
 
+_cached: dict[int, weakref.ref[Tensor]] = {}
+
+
 def _set_cached_tensors_enabled(enabled: bool) -> None:
-    """Nothing: no tensors are cached for autocast that would have to be told apart."""
+    """Nothing: what is cached is told apart by the list alone."""
+
+
+def _add_cached_tensor(t: Tensor) -> None:
+    """Note that a tensor is kept by a cache, whose reference is nobody's use of it."""
+    number = id(t)
+    _cached[number] = weakref.ref(t, lambda _: _cached.pop(number, None))
+
+
+def _remove_cached_tensor(t: Tensor) -> None:
+    """Undo `_add_cached_tensor`, however often it was called."""
+    _cached.pop(id(t), None)
+
+
+def _is_cached_tensor(t: Tensor) -> bool:
+    """Whether a tensor was given to `_add_cached_tensor`."""
+    return id(t) in _cached
 
 
 def _is_key_in_tls(name: str) -> bool:
@@ -331,6 +350,9 @@ __all__ = [
     "_get_privateuse1_backend_name",
     "_is_cow_tensor",
     "_nn",
+    "_add_cached_tensor",
+    "_remove_cached_tensor",
+    "_is_cached_tensor",
     "_set_cached_tensors_enabled",
     "_set_deterministic_fill_uninitialized_memory",
     "_storage_id",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NoReturn
 
 from maquette.autograd.saved_values import RawSaved as SavedTensor
@@ -14,6 +15,17 @@ from maquette.torch.face.forwarding import forward
 def variable(*args: object, **kwargs: object) -> NoReturn:
     """Raise RuntimeError: `torch.tensor` came in its place."""
     raise RuntimeError("torch.autograd.variable(...) is deprecated, use torch.tensor(...) instead")
+
+
+def _calculate_shape(
+    output: Tensor, grad: Tensor, is_grads_batched: bool
+) -> tuple[Sequence[int] | Tensor, Sequence[int] | Tensor]:
+    """The sizes of a result and its gradient, as errors tell them: tables for nested tensors."""
+    if output.is_nested or grad.is_nested:
+        both = (t._nested_tensor_size() if t.is_nested else t.shape for t in (output, grad))
+        first, second = both
+        return first, second
+    return output.shape, grad.shape[1:] if is_grads_batched else grad.shape
 
 
 class _unsafe_preserve_version_counter:  # PyTorch's name

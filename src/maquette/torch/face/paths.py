@@ -169,7 +169,6 @@ PACKAGES = {
     "utils._foreach_utils": "maquette.torch.helpers.foreach_utils",
     "utils._ordered_set": "maquette.torch.helpers.ordered_set",
     "utils.benchmark.utils": "maquette.torch.utils.benchmark",
-    "utils.data._utils": "maquette.torch.utils.data",
     "utils.data._utils.collate": "maquette.torch.utils.data.collate",
     "utils.data._utils.worker": "maquette.torch.utils.data.workers",
     "xpu": "maquette.torch.devices.xpu",

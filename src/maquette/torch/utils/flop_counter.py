@@ -6,6 +6,7 @@ PyTorch's choice. `maquette plan` counts all operators.
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -65,7 +66,8 @@ class FlopCounterMode:
 
     mods: not needed any more, as in PyTorch. depth: how deep the table goes into modules. display:
     print the table at the end of the block. custom_mapping: from operators (packets) to functions
-    of shapes, ``f(*shapes, out_shape=shape)``, for operators not counted or counted differently.
+    of shapes, ``f(*shapes, out_shape=shape)``, for operators not counted or counted differently;
+    a function with a true ``_get_raw`` is called with values, ``f(*args, out_val=result)``.
     """
 
     def __init__(
@@ -75,6 +77,10 @@ class FlopCounterMode:
         display: bool = True,
         custom_mapping: Mapping[Any, Callable[..., int]] | None = None,
     ) -> None:
+        if mods is not None:
+            warnings.warn(
+                "mods argument is not needed anymore, you can stop passing it", stacklevel=2
+            )
         self.depth, self.display = depth, display
         self.custom_mapping = dict(custom_mapping or {})
         self.flop_counts: dict[str, Counter[Any]] = defaultdict(Counter)
@@ -100,8 +106,11 @@ class FlopCounterMode:
         packet = op.overloadpacket
         own = self.custom_mapping.get(packet)
         if own is not None:
-            named = {name: _shape(value) for name, value in kwargs.items()}
-            flops = own(*map(_shape, args), **named, out_shape=_shape(result))
+            if getattr(own, "_get_raw", False):  # it is called with the values themselves
+                flops = own(*args, **kwargs, out_val=result)
+            else:
+                named = {name: _shape(value) for name, value in kwargs.items()}
+                flops = own(*map(_shape, args), **named, out_shape=_shape(result))
         elif self.counts(op):
             flops = cost_of(op, args, kwargs, result).flops
         else:

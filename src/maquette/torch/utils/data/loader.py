@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import itertools
 import multiprocessing
+import os
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from types import GenericAlias
@@ -96,6 +98,8 @@ class DataLoader:
         default = default_collate if self._auto_collation else default_convert
         self.collate_fn: Callable[..., object] = collate_fn or default
         self._staying: Workers | None = None
+        self._told_length: int | None = None  # of an iterable data set, once it was asked for
+        self._warn_of_many_workers()
         self._done_init = True
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -123,6 +127,17 @@ class DataLoader:
             raise ValueError("prefetch_factor option should be non-negative")
         if persistent and workers == 0:
             raise ValueError("persistent_workers option needs num_workers > 0")
+
+    def _warn_of_many_workers(self) -> None:
+        here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        if here is not None and self.num_workers > here:
+            warnings.warn(
+                f"This DataLoader will create {self.num_workers} worker processes in total. Our "
+                f"suggested max number of worker in current system is {here}, as many as there are "
+                "processors: excessive worker creation might get DataLoader running slow or even "
+                "freeze.",
+                stacklevel=3,
+            )
 
     def _check_order(
         self,
@@ -220,19 +235,20 @@ class DataLoader:
             return Batches(self, map(self._fetcher(self.dataset), indices))
         if self._staying is not None:
             self._staying.begin_again()
-            return WorkersBatches(self, self._staying.batches(indices))
+            return WorkersBatches(self, self._staying, indices)
         workers = Workers(self, seed)
         if self.persistent_workers:
             self._staying = workers
             weakref.finalize(self, workers.close)
-            return WorkersBatches(self, workers.batches(indices))
-        made = WorkersBatches(self, workers.batches(indices))
+            return WorkersBatches(self, workers, indices)
+        made = WorkersBatches(self, workers, indices)
         made.at_end = weakref.finalize(made, workers.close)
         return made
 
     def __len__(self) -> int:
         if isinstance(self.dataset, IterableDataset):
-            return self._iterable_length(len(cast("Any", self.dataset)))
+            self._told_length = len(cast("Any", self.dataset))
+            return self._iterable_length(self._told_length)
         return len(self._index_sampler)
 
     def _iterable_length(self, size: int) -> int:
@@ -246,8 +262,9 @@ class Batches:
     """One iteration over a loader; workers that do not stay end with it."""
 
     def __init__(self, loader: DataLoader, batches: Iterator[Any]) -> None:
-        self._length = loader.__len__
+        self._loader = loader
         self._batches = batches
+        self._given = 0
         self.at_end: Callable[[], object] | None = None
 
     def __iter__(self) -> Iterator[Any]:
@@ -255,18 +272,39 @@ class Batches:
 
     def __next__(self) -> Any:
         try:
-            return next(self._batches)
-        except BaseException:
+            batch = next(self._batches)
+        except StopIteration:
             if self.at_end is not None:
                 self.at_end()
             raise
+        self._given += 1
+        told = self._loader._told_length
+        if told is not None and self._given > told:
+            self._warn_of_more(told)
+        return batch
+
+    def _warn_of_more(self, told: int) -> None:
+        text = (
+            f"Length of IterableDataset {self._loader.dataset} was reported to be {told} (when "
+            f"accessing len(dataloader)), but {self._given} samples have been fetched."
+        )
+        if self._loader.num_workers > 0:
+            text += (
+                " For multiprocessing data-loading, this could be caused by each worker reading "
+                "all samples: let it read its part by torch.utils.data.get_worker_info()."
+            )
+        warnings.warn(text, stacklevel=3)
 
     def __len__(self) -> int:
-        return self._length()
+        return len(self._loader)
 
 
 class WorkersBatches(Batches):
     """One iteration whose batches come from worker processes."""
+
+    def __init__(self, loader: DataLoader, workers: Workers, indices: Iterator[Any]) -> None:
+        super().__init__(loader, workers.batches(indices))
+        self._workers = workers.processes
 
     def _shutdown_workers(self) -> None:
         """End workers that do not stay, before the last batch has come."""

@@ -78,11 +78,16 @@ class Settings(NamedTuple):
     seed: int
 
 
+def _generate_state(base_seed: int, worker_id: int) -> list[int]:
+    """Four numbers that seed NumPy's generator in a worker: other ones in each, as in PyTorch."""
+    return np.random.SeedSequence([worker_id, base_seed]).generate_state(4).tolist()
+
+
 def work(settings: Settings, tasks: Any, results: Any, done: Any) -> None:
     """A worker's life: fetch what it is told to until it is told None."""
     seed = settings.seed + settings.worker
     random.seed(seed)
-    np.random.seed(seed % 2**32)
+    np.random.seed(_generate_state(settings.seed, settings.worker))
     manual_seed(seed)
     _info[0] = WorkerInfo(settings.worker, settings.workers, seed, settings.dataset)
     where = f"in DataLoader worker process {settings.worker}"
@@ -125,6 +130,67 @@ def _fetched(fetch: Any, indices: Any, failed: Any, where: str, worker: int) -> 
         return ExceptionWrapper(error, where)
 
 
+class _Round:
+    """One iteration: the tasks that are out, and the batches that came before their turn.
+
+    After a batch that could not be made the next one follows.
+    """
+
+    def __init__(self, workers: Workers, indices: Iterator[Any]) -> None:
+        self._workers = workers
+        self._indices = indices
+        self._alive = set(range(len(workers.tasks)))
+        self._sent: set[int] = set()
+        self._arrived: dict[int, object] = {}
+        self._turn = self._number = self._wanted = 0
+        self._exhausted = False
+
+    def __iter__(self) -> _Round:
+        return self
+
+    def __next__(self) -> Any:
+        while True:
+            self._send()
+            if not self._sent and not self._arrived:
+                raise StopIteration
+            chosen = self._wanted
+            if not self._workers.in_order and self._arrived:
+                chosen = next(iter(self._arrived))
+            if chosen not in self._arrived:
+                number, made = self._workers.receive()
+                self._sent.discard(number)
+                self._arrived[number] = made
+                continue
+            batch = self._arrived.pop(chosen)
+            self._wanted = max(self._wanted, chosen + 1)
+            if isinstance(batch, _Ended):
+                self._alive.discard(batch.worker)
+            elif isinstance(batch, ExceptionWrapper):
+                batch.reraise()
+            else:
+                return batch
+
+    def _send(self) -> None:
+        """Give the workers tasks, in turn, as far ahead as they may be."""
+        tasks, ahead = self._workers.tasks, self._workers.ahead
+        while not self._exhausted and self._alive and len(self._sent) + len(self._arrived) < ahead:
+            try:
+                task = next(self._indices)
+            except StopIteration:
+                self._exhausted = True
+                return
+            while self._turn % len(tasks) not in self._alive:
+                self._turn += 1
+            tasks[self._turn % len(tasks)].put((self._number, task))
+            self._sent.add(self._number)
+            self._turn, self._number = self._turn + 1, self._number + 1
+
+    def end(self) -> None:
+        """Take what is out: an epoch that was left is not to disturb the next."""
+        while self._sent:
+            self._sent.discard(self._workers.receive()[0])
+
+
 class Workers:
     """The processes of one loader, their queues, and the order of what they do."""
 
@@ -132,11 +198,11 @@ class Workers:
         context = loader.multiprocessing_context or multiprocessing
         self.timeout: float = loader.timeout
         self.in_order: bool = loader.in_order
-        self.stays: bool = loader.persistent_workers
         self.ahead: int = loader.prefetch_factor * loader.num_workers
         self.results = context.Queue()
         self.done = context.Event()
         self.tasks = [context.Queue() for _ in range(loader.num_workers)]
+        self.round: _Round | None = None
         self.processes = []
         for worker, tasks in enumerate(self.tasks):
             settings = Settings(
@@ -155,54 +221,12 @@ class Workers:
 
     def batches(self, indices: Iterator[Any]) -> Iterator[Any]:
         """What the workers make of the tasks, in order unless the loader said otherwise."""
-        out: dict[int, int] = {}  # the worker of each task that is out
-        try:
-            yield from self._batches(indices, out)
-        finally:
-            if self.stays and not self.done.is_set():
-                for _ in out:  # an epoch that was left is not to disturb the next
-                    self._receive()
+        if self.round is not None:
+            self.round.end()
+        self.round = _Round(self, indices)
+        return self.round
 
-    def _batches(self, indices: Iterator[Any], sent: dict[int, int]) -> Iterator[Any]:
-        alive = set(range(len(self.tasks)))
-        arrived: dict[int, object] = {}
-        turn = number = wanted = 0
-        exhausted = False
-        while True:
-            while not exhausted and alive and len(sent) + len(arrived) < self.ahead:
-                try:
-                    task = next(indices)
-                except StopIteration:
-                    exhausted = True
-                    break
-                while turn % len(self.tasks) not in alive:
-                    turn += 1
-                worker = turn % len(self.tasks)
-                self.tasks[worker].put((number, task))
-                sent[number] = worker
-                turn, number = turn + 1, number + 1
-            if not sent and not arrived:
-                return
-            if self.in_order and wanted in arrived:
-                chosen = wanted
-            elif not self.in_order and arrived:
-                chosen = next(iter(arrived))
-            else:
-                got, batch = self._receive()
-                if got in sent:
-                    del sent[got]
-                    arrived[got] = batch
-                continue
-            batch = arrived.pop(chosen)
-            wanted = max(wanted, chosen + 1)
-            if isinstance(batch, _Ended):
-                alive.discard(batch.worker)
-            elif isinstance(batch, ExceptionWrapper):
-                batch.reraise()
-            else:
-                yield batch
-
-    def _receive(self) -> tuple[int, object]:
+    def receive(self) -> tuple[int, object]:
         deadline = time.monotonic() + self.timeout if self.timeout else None
         while True:
             left = MP_STATUS_CHECK_INTERVAL
