@@ -16,7 +16,6 @@ from maquette import nn
         (lambda: torch.jit.ScriptModule(), r"torch\.nn\.Module"),
         (lambda: torch.distributed.init_process_group("gloo"), "one process"),
         (lambda: torch.distributed.all_reduce(mq.ones(1)), "is_initialized"),
-        (lambda: torch.profiler.profile(), "maquette plan"),
     ],
 )
 def test_missing_features_say_what_to_do(call, advice):

@@ -1,11 +1,12 @@
 """`profiler::_record_function_*`: a labelled range of a program, for a profiler.
 
-There is no profiler here, so a range is its label and nothing more, as in PyTorch where none is on.
-A graph keeps a range all the same. Nothing orders it among operators with effects, as there.
+Where none is on a range is its label and nothing more. A graph keeps a range all the same. Nothing
+orders it among operators with effects.
 """
 
 from __future__ import annotations
 
+from maquette.core.ranges import begin_range, end_range
 from maquette.library.effects import register_effectful_op
 from maquette.library.objects.script_objects import register_class
 from maquette.library.page import define
@@ -17,6 +18,7 @@ class RecordedRange:
     def __init__(self, name: str, args: str | None) -> None:
         self.name = name
         self.args = args
+        self.begun = begin_range(name, args)
 
 
 register_class("profiler::_RecordFunction", RecordedRange)
@@ -39,4 +41,4 @@ def record_function_enter_new_explicit(name: str, args: str | None = None) -> Re
 
 @_record_function_exit.explicit
 def record_function_exit_explicit(record: RecordedRange) -> None:
-    pass
+    end_range(record.begun)

@@ -10,11 +10,18 @@ from maquette.tensor.tensor import Tensor
 from maquette.torch.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from maquette.torch.autograd.variable import Variable
 from maquette.torch.face.forwarding import forward
+from maquette.torch.profiler import kineto_available
+from maquette.torch.profiling.recording import is_recording
 
 
 def variable(*args: object, **kwargs: object) -> NoReturn:
     """Raise RuntimeError: `torch.tensor` came in its place."""
     raise RuntimeError("torch.autograd.variable(...) is deprecated, use torch.tensor(...) instead")
+
+
+def _profiler_enabled() -> bool:
+    """Whether a profiler is on."""
+    return is_recording()
 
 
 def _calculate_shape(
@@ -43,5 +50,13 @@ class _unsafe_preserve_version_counter:  # PyTorch's name
             t._version_counter().value = version
 
 
-__all__ = ["SavedTensor", "GradcheckError", "Variable", "gradcheck", "gradgradcheck", "variable"]
+__all__ = [
+    "SavedTensor",
+    "GradcheckError",
+    "kineto_available",
+    "Variable",
+    "gradcheck",
+    "gradgradcheck",
+    "variable",
+]
 __getattr__ = forward(__name__, "maquette.autograd")

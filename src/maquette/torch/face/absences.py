@@ -31,7 +31,6 @@ ADVICE = {
     "_thread_safe_fork": _PYTHON,
     "ao": _ELSEWHERE,
     "autograd.profiler_legacy": "use torch.profiler, or Python's cProfile",
-    "autograd.profiler_util": "use torch.profiler, or Python's cProfile",
     "distributed._composable": _ONE_PROCESS,
     "distributed._functional_collectives": _ONE_PROCESS,
     "distributed._tensor": _ONE_PROCESS,

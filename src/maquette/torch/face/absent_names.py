@@ -73,7 +73,7 @@ _NAMES = {
     "accelerator": {_NO_DEVICE: "Graph memory_stats reset_accumulated_memory_stats"},
     "autograd": {_PLAN: "_enable_profiler _KinetoEvent ProfilerConfig"},
     "autograd.profiler": {
-        _PLAN: "EventList FunctionEvent emit_itt emit_nvtx load_nvprof parse_nvprof_trace "
+        _PLAN: "emit_itt emit_nvtx load_nvprof parse_nvprof_trace "
         "EnforceUnique KinetoStepTracker MemRecordsAcc"
     },
     "autograd.function": {"write a torch.autograd.Function of tensors": "NestedIOFunction"},
@@ -152,7 +152,7 @@ _NAMES = {
         "register_torch_dispatch"
     },
     "nn": {"use torch.nn.CrossEntropyLoss": "LinearCrossEntropyLoss CrossMapLRN2d"},
-    "profiler": {_PLAN: "ExecutionTraceObserver itt"},
+    "profiler": {_PLAN: "ExecutionTraceObserver"},
     "sparse": {
         "use a dense or a COO tensor": "SparseSemiStructuredTensor as_sparse_gradcheck "
         "SparseSemiStructuredTensorCUSPARSELT SparseSemiStructuredTensorCUTLASS "

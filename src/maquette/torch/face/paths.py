@@ -147,6 +147,7 @@ PACKAGES = {
     "storage": "maquette.torch.saving.storage",
     "torch_version": "maquette.torch.face.torch_version",
     "profiler.profiler": "maquette.torch.profiler",
+    "profiler.itt": "maquette.torch.profiling.itt",
     "_appdirs": "maquette.torch.helpers.appdirs",
     "_classes": "maquette.torch.classes",
     "_jit_internal": "maquette.torch.helpers.jit_internal",
@@ -176,7 +177,9 @@ PACKAGES = {
 
 
 # Packages of this face that torch does not have.
-_OWN = frozenset(("devices", "face", "families", "helpers", "masked_tensors", "saving", "tracing"))
+_OWN = frozenset(
+    ("devices", "face", "families", "helpers", "masked_tensors", "profiling", "saving", "tracing")
+)
 
 _FOUND: dict[str, str] = {}
 _REMEMBERED = 4096

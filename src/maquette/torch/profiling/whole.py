@@ -1,0 +1,137 @@
+"""`torch.autograd.profiler`: everything that runs in a block, and labels for parts of it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ContextDecorator
+from typing import Any
+
+from maquette.core.ranges import RangeListener, begin_range, end_range
+from maquette.torch.profiling.event_list import EventList
+from maquette.torch.profiling.events import FunctionEventAvg
+from maquette.torch.profiling.recording import Recorder
+
+
+class record_function(ContextDecorator):
+    """A labelled range of a program, for profilers that are on when it begins."""
+
+    def __init__(self, name: str, args: str | None = None) -> None:
+        self.name, self.args = name, args
+        self._begun: list[list[tuple[RangeListener, object]]] = []  # it may be entered within
+
+    def __enter__(self) -> record_function:
+        self._begun.append(begin_range(self.name, self.args))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._begun:
+            end_range(self._begun.pop())
+
+    def _call_end_callbacks_on_future(self, fut: Any) -> Any:
+        """The future: the range ends where its block does."""
+        return fut
+
+
+class profile:
+    """Records what runs in a block on the cpu: operators below autograd, and labelled ranges.
+
+    enabled: whether it records. record_shapes, profile_memory, with_stack, with_flops: what each
+    event tells besides. The other options choose devices and libraries that are not here. Results
+    are ``function_events``, sums by ``key_averages()``, text by ``table()``. RuntimeError for
+    questions before the block has ended, and for a second block.
+    """
+
+    def __init__(
+        self,
+        enabled: bool = True,
+        *,
+        use_cuda: bool = False,
+        use_device: str | None = None,
+        record_shapes: bool = False,
+        with_flops: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_modules: bool = False,
+        use_kineto: bool = False,
+        use_cpu: bool = True,
+        experimental_config: object = None,
+        acc_events: bool = False,
+        custom_trace_id_callback: object = None,
+    ) -> None:
+        self.enabled, self.use_device = enabled, use_device
+        self.record_shapes = record_shapes or with_flops
+        self.profile_memory, self.with_stack, self.with_flops = (
+            profile_memory,
+            with_stack,
+            with_flops,
+        )
+        self.with_modules, self.use_cpu, self.entered = with_modules, use_cpu, False
+        self._recorder: Recorder | None = None
+        self._events: EventList | None = None
+
+    def __enter__(self) -> profile | None:
+        if not self.enabled:
+            return None
+        if self.entered:
+            raise RuntimeError("Profiler context manager is not reentrant")
+        self.entered = True
+        self._recorder = Recorder(
+            shapes=self.record_shapes,
+            memory=self.profile_memory,
+            stack=self.with_stack,
+            flops=self.with_flops,
+        )
+        self._recorder.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._recorder is not None:
+            self._recorder.stop()
+            self._events = self._recorder.found()
+            self._recorder = None
+
+    @property
+    def function_events(self) -> EventList:
+        """The events in the order of their beginning."""
+        if self._events is None:
+            raise RuntimeError("Profiler didn't finish running")
+        return self._events
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """The time of all events, in microseconds."""
+        return self.function_events.self_cpu_time_total
+
+    def key_averages(
+        self,
+        group_by_input_shape: bool = False,
+        group_by_stack_n: int = 0,
+        group_by_overload_name: bool = False,
+    ) -> EventList:
+        """A sum for each name."""
+        return self.function_events.key_averages(
+            group_by_input_shape, group_by_stack_n, group_by_overload_name
+        )
+
+    def total_average(self) -> FunctionEventAvg:
+        """The sum of all events."""
+        return self.function_events.total_average()
+
+    def table(self, *args: Any, **kwargs: Any) -> str:
+        """The events as text; `EventList.table`."""
+        return self.function_events.table(*args, **kwargs)
+
+    def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
+        """Write a trace for viewers."""
+        self.function_events.export_chrome_trace(path)
+
+    def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
+        """Write stacks for flame graphs; RuntimeError where none were recorded."""
+        if not self.with_stack:
+            raise RuntimeError("export_stacks() requires with_stack=True.")
+        self.function_events.export_stacks(path, metric)
+
+    def __str__(self) -> str:
+        return "<unfinished torch.autograd.profile>" if self._events is None else str(self._events)
+
+    __repr__ = __str__
