@@ -80,3 +80,18 @@ def test_T44_a_stride_leads_nowhere_in_a_dimension_of_one() -> None:
     """Finding 60: view_as_complex of an unfolded pair."""
     pair = torch.tensor([3.0, 4.0]).unfold(0, 2, 1)
     assert torch.view_as_complex(pair).tolist() == [3 + 4j]
+
+
+@pytest.mark.parametrize("p", [None, -2, 1, float("inf")])
+def test_the_condition_of_matrices_without_elements_is_zero(p: float | None) -> None:
+    assert torch.linalg.cond(torch.ones(2, 0, 5), p).tolist() == [0.0, 0.0]
+
+
+def test_bags_of_rows_without_columns() -> None:
+    out = F.embedding_bag(torch.tensor([1, 2]), torch.ones(5, 0), torch.tensor([0, 1]), mode="sum")
+    assert out.shape == (2, 0)
+
+
+def test_neighbours_of_16_bit_floats_towards_integers() -> None:
+    x = torch.ones(2, dtype=torch.bfloat16)
+    assert x.nextafter_(torch.full((2,), 5, dtype=torch.int32)).tolist() == [1.0078125] * 2

@@ -148,6 +148,14 @@ def promoted(xp: ModuleType, *operands: Array | Number, floats: bool = False) ->
     return [_rounded(xp, o, narrow, wide) for o in operands]
 
 
+def in_result_type(xp: ModuleType, *operands: Array | Number) -> Sequence[Array]:
+    """`promoted`, but a float of 16 bits is computed in itself."""
+    kinds = tuple([_kind_and_rank(o) for o in operands])
+    _, narrow = _computing_types(kinds, False, get_default_dtype())
+    computed = promoted(xp, *operands)
+    return computed if narrow is None else [converted(o, narrow) for o in computed]
+
+
 def factors(
     xp: ModuleType, self: Array | Number, other: Array | Number, *, floats: bool = False
 ) -> Sequence[Array]:

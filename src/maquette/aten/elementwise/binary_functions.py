@@ -17,6 +17,7 @@ from maquette.aten.common.formula_helpers import Value, conj, plus, times, zero_
 from maquette.aten.common.fresh_writes import unless_wrapped, zeros_beside
 from maquette.aten.common.large_arrays import SMALL, loops_of_pairs
 from maquette.aten.common.operators import aten
+from maquette.aten.common.type_promotion import in_result_type
 from maquette.aten.elementwise.pointwise import (
     BOTH,
     FLOATING,
@@ -148,7 +149,7 @@ def nextafter_shape(self: Operand, other: Operand) -> TensorMeta:
 @nextafter.kernel
 def nextafter_kernel(xp: ModuleType, self: Array, other: Array) -> Array:
     if self.dtype is not other.dtype:
-        self, other = promoted(xp, self, other)  # else in the very type: neighbours differ by type
+        self, other = in_result_type(xp, self, other)  # neighbours differ by type
     loops = loops_of_pairs(xp, self, other) if self.shape == other.shape else None
     found: Array = xp.nextafter(self, other) if loops is None else loops.nextafter(self, other)
     return found

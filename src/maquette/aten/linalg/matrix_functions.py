@@ -242,6 +242,8 @@ linalg_cond_out = define(
 def cond_composite(self: Tensor, p: Number | None) -> Tensor:
     check_matrix("linalg.cond", self.meta)
     check_inexact("linalg.cond", self.meta)
+    if any(is_true(n == 0) for n in self.shape[-2:]):
+        return self.new_zeros(self.shape[:-2], dtype=self.dtype.to_real())
     if p is None or abs(p) == 2:
         sizes = singular_values(self)
         largest, smallest = sizes.narrow(-1, 0, 1), sizes.narrow(-1, -1, 1)

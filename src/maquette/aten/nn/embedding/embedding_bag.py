@@ -154,7 +154,7 @@ def _forward(name: str, tags: list[Tag], *, requires_grad: bool) -> OperatorPage
 def _sums_fast(weight: TensorMeta, scale: TensorMeta | None, padding_idx: int) -> bool:
     return (
         weight.dtype in (float32, float16, bfloat16)
-        and weight.strides[1] == 1
+        and (weight.strides[1] == 1 or weight.shape[1] == 0)
         and (scale is None or scale.strides[0] == 1)
         and padding_idx < 0
     )
@@ -163,7 +163,7 @@ def _sums_fast(weight: TensorMeta, scale: TensorMeta | None, padding_idx: int) -
 def _array_sums_fast(weight: Array, scale: Array | None, padding_idx: int) -> bool:
     return (
         weight.dtype.name in ("float32", "float16", "bfloat16")
-        and byte_strides(weight)[1] == weight.itemsize
+        and (weight.shape[1] == 0 or byte_strides(weight)[1] == weight.itemsize)
         and (scale is None or byte_strides(scale)[0] == scale.itemsize)
         and padding_idx < 0
     )
