@@ -87,7 +87,7 @@ upsample_bilinear2d.vec upsample_nearest2d.vec var_mean.correction zero zeros_li
 """
 
 COPIED = """
-index.Tensor:out _compute_linear_combination:out _logcumsumexp:out _slow_conv2d_forward:output
+_compute_linear_combination:out _logcumsumexp:out _slow_conv2d_forward:output
 _stack:out slow_conv3d_forward:output _convert_indices_from_coo_to_csr:out
 _convert_indices_from_csr_to_coo:out adaptive_avg_pool2d:out adaptive_avg_pool3d:out
 argsort.stable:out hspmm:out multilabel_margin_loss:out nll_loss2d:out
