@@ -135,7 +135,7 @@ def stacked(items: Sequence[object], shape: Shape, kind: npt.DTypeLike) -> Array
     return out
 
 
-_MANY = 32  # matrices from which compiled loops call LAPACK
+_MANY = 8  # matrices from which compiled loops call LAPACK
 
 
 def loops_of_matrices(batch: Shape, *operands: Array) -> ModuleType | None:
@@ -155,6 +155,11 @@ def by_columns(x: Array, batch: Shape) -> Array:
 def by_rows(columns: Array, batch: Shape) -> Array:
     """The matrices that `by_columns` copied, as a batch of a shape."""
     return columns.reshape(*batch, *columns.shape[-2:]).swapaxes(-1, -2)
+
+
+def scratch(count: int, size: int, kind: npt.DTypeLike) -> Array:
+    """Memory for a routine to work in, which all items of a batch share."""
+    return np.broadcast_to(np.empty(size, kind), (count, size))
 
 
 def column_major_array(x: Array) -> Array:

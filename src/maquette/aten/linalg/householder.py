@@ -19,10 +19,14 @@ from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.batching_forms import leading
 from maquette.aten.linalg.factorizations import (
+    by_columns,
+    by_rows,
     column_major,
     column_major_array,
     each,
     identity,
+    loops_of_matrices,
+    scratch,
     stacked,
 )
 from maquette.core.dtype import dtype
@@ -95,13 +99,19 @@ def late_out(page: OperatorPage, count: int, check_dtype: DtypeCheck = check_cas
     set_shape_rule(page.variants[0], rule)
 
 
+_BLOCK = 64  # columns that LAPACK takes at once, if it has the memory to work in
+
+
+def _named(name: str, like: Array) -> str:
+    """What LAPACK calls a routine: for complex numbers ``orgqr`` is named ``ungqr``."""
+    return name.replace("or", "un") if like.dtype.kind == "c" else name
+
+
 def _lapack(name: str, like: Array) -> Callable[..., tuple[Array, ...]]:
-    """LAPACK's routine for an element type: for complex numbers ``orgqr`` is named ``ungqr``."""
+    """LAPACK's routine for an element type."""
     from scipy.linalg.lapack import get_lapack_funcs
 
-    if like.dtype.kind == "c":
-        name = name.replace("or", "un")
-    (found,) = get_lapack_funcs((name,), (like,))
+    (found,) = get_lapack_funcs((_named(name, like),), (like,))
     routine: Callable[..., tuple[Array, ...]] = found
     return routine
 
@@ -138,8 +148,17 @@ def geqrf_kernel(xp: ModuleType, self: Array) -> Arrays:
     shape = (*batch, min(m, n))
     if not self.size:
         return self, np.zeros(shape, self.dtype)
+    work = _BLOCK * n
+    loops = loops_of_matrices(tuple(batch), self)
+    if loops is not None:
+        columns = by_columns(self, tuple(batch))
+        count = len(columns)
+        tau, info = np.empty((count, min(m, n)), self.dtype), np.empty(count, np.int32)
+        given = (columns, m, tau, scratch(count, work, self.dtype), work, info)
+        loops.for_each("geqrf", self, count, m, n, *given)
+        return by_rows(columns, tuple(batch)), tau.reshape(shape)
     factor = _lapack("geqrf", self)
-    found = each(lambda x: factor(x)[:2], tuple(batch), (self, 2))
+    found = each(lambda x: factor(x, work)[:2], tuple(batch), (self, 2))
     packed = stacked([a for a, _ in found], self.shape, self.dtype)
     return packed, stacked([t for _, t in found], shape, self.dtype)
 
@@ -222,9 +241,18 @@ def householder_product_shape(input: TensorMeta, tau: TensorMeta) -> TensorMeta:
 def householder_product_kernel(xp: ModuleType, input: Array, tau: Array) -> Array:
     if not input.size or not tau.size:
         return identity(xp, input, input.shape)
+    batch, (m, n), work = input.shape[:-2], input.shape[-2:], _BLOCK * input.shape[-1]
+    loops = loops_of_matrices(batch, input, tau)
+    if loops is not None:
+        columns, taus = by_columns(input, batch), np.ascontiguousarray(tau)
+        count, k = len(columns), tau.shape[-1]
+        memory = scratch(count, work, input.dtype), work, np.empty(count, np.int32)
+        given = (count, m, n, k, columns, m, taus.reshape(count, k), *memory)
+        loops.for_each(_named("orgqr", input), input, *given)
+        return by_rows(columns, batch)
     generate = _lapack("orgqr", input)
     found = each(
-        lambda a, t: generate(column_major_array(a), t)[0], input.shape[:-2], (input, 2), (tau, 1)
+        lambda a, t: generate(column_major_array(a), t, work)[0], batch, (input, 2), (tau, 1)
     )
     return stacked(found, input.shape, input.dtype)
 
@@ -369,17 +397,26 @@ def ormqr_kernel(
 ) -> Array:
     if not input3.size or not input2.size:
         return input3
-    multiply = _lapack("ormqr", self)
-    count = input2.shape[-1]
+    batch, k = input3.shape[:-2], input2.shape[-1]
+    side = "L" if left else "R"
     turned = ("C" if self.dtype.kind == "c" else "T") if transpose else "N"
-    # LAPACK's least workspace times a block of columns.
-    work = 64 * max(input3.shape[-2:])
+    # LAPACK's least workspace times a block of columns, and what it keeps of that block's factor.
+    work = _BLOCK * max(input3.shape[-2:]) + 65 * _BLOCK
+    loops = loops_of_matrices(batch, self, input2, input3)
+    if loops is not None:
+        reflectors, columns = by_columns(self[..., :k], batch), by_columns(input3, batch)
+        count, (m, n) = len(columns), input3.shape[-2:]
+        taus = np.ascontiguousarray(input2).reshape(count, k)
+        memory = scratch(count, work, self.dtype), work, np.empty(count, np.int32)
+        given = (m, n, k, reflectors, self.shape[-2], taus, columns, m, *memory)
+        loops.for_each(_named("ormqr", self), self, count, side, turned, *given)
+        return by_rows(columns, batch)
+    multiply = _lapack("ormqr", self)
 
     def one(a: Array, t: Array, c: Array) -> Array:
-        side = "L" if left else "R"
-        return multiply(side, turned, column_major_array(a[:, :count]), t, c, work)[0]
+        return multiply(side, turned, column_major_array(a[:, :k]), t, c, work)[0]
 
-    found = each(one, input3.shape[:-2], (self, 2), (input2, 1), (input3, 2))
+    found = each(one, batch, (self, 2), (input2, 1), (input3, 2))
     return stacked(found, input3.shape, input3.dtype)
 
 

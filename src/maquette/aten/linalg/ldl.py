@@ -17,12 +17,16 @@ from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.batching_forms import leading, solving
 from maquette.aten.linalg.factorizations import (
     batch_of,
+    by_columns,
+    by_rows,
     check_square,
     column_major,
     column_major_array,
     each,
     info_of,
+    loops_of_matrices,
     refuse,
+    scratch,
     stacked,
 )
 from maquette.aten.linalg.lapack_status import _linalg_check_errors
@@ -58,13 +62,17 @@ def _check_kind(name: str, label: str, meta: TensorMeta) -> None:
     )
 
 
+def _named(symmetric: str, like: Array, hermitian: bool) -> str:
+    """What LAPACK calls a routine: ``sytrf``, or ``hetrf`` for Hermitian complex matrices."""
+    if hermitian and like.dtype.kind == "c":
+        return symmetric.replace("sy", "he")
+    return symmetric
+
+
 def _lapack(symmetric: str, like: Array, hermitian: bool) -> Routine:
-    """LAPACK's ``sytrf``, or ``hetrf`` for Hermitian complex matrices."""
     from scipy.linalg.lapack import get_lapack_funcs
 
-    if hermitian and like.dtype.kind == "c":
-        symmetric = symmetric.replace("sy", "he")
-    (found,) = get_lapack_funcs((symmetric,), (like,))
+    (found,) = get_lapack_funcs((_named(symmetric, like, hermitian),), (like,))
     routine: Routine = found
     return routine
 
@@ -97,18 +105,31 @@ def ldl_factor_ex_shape(self: TensorMeta, hermitian: bool, check_errors: bool) -
 def ldl_factor_ex_kernel(
     xp: ModuleType, self: Array, hermitian: bool, check_errors: bool
 ) -> Arrays:
-    batch, rows = self.shape[:-2], self.shape[-1]
     if not self.size:
-        return self, np.zeros(self.shape[:-1], np.int32), np.zeros(batch, np.int32)
-    factor = _lapack("sytrf", self, hermitian)
-    # By blocks of 64 columns, as LAPACK's own choice is.
-    found = each(lambda a: factor(a, lower=1, lwork=64 * rows), batch, (self, 2))
-    packed = stacked([np.tril(f) for f, _, _ in found], self.shape, self.dtype)
-    pivots = stacked([p for _, p, _ in found], self.shape[:-1], np.int32)
-    info = stacked([i for _, _, i in found], batch, np.int32)
+        return self, np.zeros(self.shape[:-1], np.int32), np.zeros(self.shape[:-2], np.int32)
+    packed, pivots, info = _factored(self, hermitian)
     if check_errors:
         refuse(info, "torch.linalg.ldl_factor_ex", _SINGULAR, is_matrix=self.ndim == 2)
-    return packed, pivots, info
+    return np.tril(packed), pivots, info
+
+
+def _factored(A: Array, hermitian: bool) -> Arrays:
+    """Packed factors, with something above the diagonal, pivots and status."""
+    batch, rows = A.shape[:-2], A.shape[-1]
+    work = 64 * rows  # by blocks of 64 columns, as LAPACK's own choice is
+    loops = loops_of_matrices(batch, A)
+    if loops is not None:
+        columns = by_columns(A, batch)
+        count = len(columns)
+        pivots, info = np.empty((count, rows), np.int32), np.empty(count, np.int32)
+        given = (rows, columns, rows, pivots, scratch(count, work, A.dtype), work, info)
+        loops.for_each(_named("sytrf", A, hermitian), A, count, "L", *given)
+        return by_rows(columns, batch), pivots.reshape(A.shape[:-1]), info.reshape(batch)
+    factor = _lapack("sytrf", A, hermitian)
+    found = each(lambda a: factor(a, lower=1, lwork=work), batch, (A, 2))
+    packed = stacked([f for f, _, _ in found], A.shape, A.dtype)
+    pivots = stacked([p for _, p, _ in found], A.shape[:-1], np.int32)
+    return packed, pivots, stacked([i for _, _, i in found], batch, np.int32)
 
 
 linalg_ldl_factor_ex.batching(leading)
@@ -193,7 +214,7 @@ def _check_pivots(pivots: Array) -> None:
     rows = pivots.shape[-1]
     known = not pivots.size or bool((abs(pivots) >= 1).all() and (abs(pivots) <= rows).all())
     check_data(
-        known and all(_in_pairs(p) for p in pivots.reshape(-1, rows).tolist()),
+        known and _in_pairs(pivots),
         lambda: (
             f"torch.linalg.ldl_solve: every pivot must be between 1 and {rows} in size, and "
             f"negative ones come in pairs; got {pivots.tolist()}. Pass those that ldl_factor gives."
@@ -201,13 +222,13 @@ def _check_pivots(pivots: Array) -> None:
     )
 
 
-def _in_pairs(pivots: list[int]) -> bool:
-    length = 0
-    for pivot in [*pivots, 1]:
-        if pivot > 0 and length % 2:
-            return False
-        length = 0 if pivot > 0 else length + 1
-    return True
+def _in_pairs(pivots: Array) -> bool:
+    """Whether every run of negative pivots is of an even length."""
+    negative = pivots < 0
+    place = np.arange(pivots.shape[-1])
+    before = np.maximum.accumulate(np.where(negative, -1, place), axis=-1)  # the run begins after
+    ends = negative & ~np.concatenate([negative[..., 1:], negative[..., :1] & False], axis=-1)
+    return not ((place - before) & ends).any()
 
 
 @linalg_ldl_solve.kernel
@@ -218,6 +239,14 @@ def ldl_solve_kernel(xp: ModuleType, LD: Array, pivots: Array, B: Array, hermiti
     if not LD.size or not B.size:
         return np.zeros(shape, B.dtype)
     _check_pivots(pivots)
+    loops = loops_of_matrices(batch, LD, B)
+    if loops is not None:
+        columns, packed = by_columns(B, batch), by_columns(LD, batch)
+        count, (rows, width) = len(columns), B.shape[-2:]
+        order = np.array(np.broadcast_to(pivots, (*batch, rows)), np.int32).reshape(count, rows)
+        given = (rows, width, packed, rows, order, columns, rows, np.empty(count, np.int32))
+        loops.for_each(_named("sytrs", LD, hermitian), B, count, "L", *given)
+        return by_rows(columns, batch)
     solve = _lapack("sytrs", LD, hermitian)
 
     def one(packed: Array, rows: Array, b: Array) -> Array:

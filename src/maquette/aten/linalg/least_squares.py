@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,9 +20,13 @@ from maquette.aten.common.operators import aten
 from maquette.aten.linalg.factorizations import (
     LinAlgError,
     batch_of,
+    by_columns,
+    by_rows,
     column_major,
     each,
+    loops_of_matrices,
     refuse,
+    scratch,
     stacked,
 )
 from maquette.aten.linalg.householder import as_made
@@ -49,6 +53,9 @@ _RANK = (
     "The least squares solution could not be computed because the input matrix does not have full "
     "rank (error code: {code})."
 )
+_NOT_CONVERGED = (
+    f"{_NAME}: The algorithm for computing the SVD failed to converge. Try driver='gelsy'"
+)
 _LSTSQ = "Tensor self, Tensor b, float? rcond=None, *, str? driver=None"
 _WRITTEN = "Tensor(a!) solution, Tensor(b!) residuals, Tensor(c!) rank, Tensor(d!) singular_values"
 linalg_lstsq = define(
@@ -63,13 +70,16 @@ linalg_lstsq.autocast(cpu="float32")
 
 
 class Solved(NamedTuple):
-    """What a driver gives for one matrix, m by n: n rows of solutions, a residual a column."""
+    """What a driver gives for a matrix, m by n, or for each one of a batch.
+
+    n rows of solutions, a residual for each of their columns, singular values.
+    """
 
     x: Array
     residuals: Array
     values: Array
-    rank: int = 0
-    info: int = 0
+    rank: Any = 0
+    info: Any = 0
 
 
 # --- what is asked -------------------------------------------------------------------
@@ -137,9 +147,14 @@ def _gels(A: Array, b: Array, rcond: float) -> Solved:
     (gels,) = get_lapack_funcs(("gels",), (A,))
     padded = np.zeros((max(m, n), b.shape[1]), b.dtype, order="F")
     padded[:m] = b
-    _, x, info = gels(A, padded)
+    _, x, info = gels(A, padded, lwork=_work_of_gels(m, n, b.shape[1]))
     # Below the solution LAPACK leaves what the columns of the matrix could not reach.
     return Solved(x[:n], (abs(x[n:]) ** 2).sum(0), np.zeros(0), info=info)
+
+
+def _work_of_gels(m: int, n: int, width: int) -> int:
+    """For blocks of 64 columns, as LAPACK's own choice is."""
+    return min(m, n) + 64 * max(m, n, width)
 
 
 def _with_rank(name: str) -> Driver:
@@ -153,10 +168,7 @@ def _with_rank(name: str) -> Driver:
                 A, b, rcond, check_finite=False, lapack_driver=name
             )
         except np.linalg.LinAlgError:
-            raise LinAlgError(
-                f"{_NAME}: The algorithm for computing the SVD failed to converge. Try "
-                f"driver='gelsy'"
-            ) from None
+            raise LinAlgError(_NOT_CONVERGED) from None
         left = residuals if len(residuals) else np.zeros(b.shape[1])
         return Solved(x, left, np.zeros(0) if values is None else values, int(rank))
 
@@ -169,7 +181,7 @@ _SOLVE: dict[str, Driver] = {
 }
 
 
-def _solved(A: Array, b: Array, rcond: float, driver: str) -> list[Solved]:
+def _solved(A: Array, b: Array, rcond: float, driver: str) -> Solved:
     """Each item of the common batch."""
     batch = np.broadcast_shapes(A.shape[:-2], b.shape[:-2])
     m, n = A.shape[-2:]
@@ -179,15 +191,81 @@ def _solved(A: Array, b: Array, rcond: float, driver: str) -> list[Solved]:
         return Solved(np.zeros((n, c.shape[1])), (abs(c) ** 2).sum(0), np.zeros(min(m, n)))
 
     if not A.size or not b.size:
-        return each(nothing, batch, (A, 2), (b, 2))
+        return _joined(each(nothing, batch, (A, 2), (b, 2)), A, b, batch)
     check_data(
         bool(np.isfinite(A).all()) and not np.isnan(b).any(),
         lambda: f"{_NAME}: input must be finite, and other must have no NaN",
     )
-    found: list[Solved] = each(lambda a, c: _SOLVE[driver](a, c, rcond), batch, (A, 2), (b, 2))
-    info = np.array([f.info for f in found])
-    refuse(info, _NAME, _RANK, is_matrix=not batch)
+    loops = loops_of_matrices(batch, A, b)
+    if loops is not None:
+        found = _by_loop(loops, A, b, batch, rcond, driver)
+    else:
+        one = _SOLVE[driver]
+        found = _joined(each(lambda a, c: one(a, c, rcond), batch, (A, 2), (b, 2)), A, b, batch)
+    refuse(found.info, _NAME, _RANK, is_matrix=not batch)
     return found
+
+
+def _joined(found: Sequence[Solved], A: Array, b: Array, batch: Shape) -> Solved:
+    """What was found for the items of a batch."""
+    (m, n), count, real = A.shape[-2:], b.shape[-1], A.real.dtype
+    return Solved(
+        stacked([f.x for f in found], (*batch, n, count), A.dtype),
+        stacked([f.residuals for f in found], (*batch, count), real),
+        # `gels` and `gelsy` find none.
+        stacked([f.values for f in found if f.values.size], (*batch, min(m, n)), real),
+        np.array([f.rank for f in found], np.int64).reshape(batch),
+        np.array([f.info for f in found], np.int32).reshape(batch),
+    )
+
+
+def _by_loop(
+    loops: ModuleType, A: Array, b: Array, batch: Shape, rcond: float, driver: str
+) -> Solved:
+    (m, n), width, real = A.shape[-2:], b.shape[-1], A.real.dtype
+    matrices = by_columns(A, batch)
+    count, longer, least = len(matrices), max(m, n), min(m, n)
+    columns = np.zeros((count, width, longer), b.dtype)
+    columns[..., :m] = by_columns(b, batch)
+    values, rank = np.zeros((count, least), real), np.zeros(count, np.int32)
+    info, order = np.zeros(count, np.int32), np.zeros((count, n), np.int32)
+    given = (m, n, width, matrices, m, columns, longer)
+    if driver == "gels":
+        work = _work_of_gels(m, n, width)
+        loops.for_each("gels", A, count, "N", *given, scratch(count, work, A.dtype), work, info)
+    else:
+        found = order if driver == "gelsy" else values, np.array(rcond, real), rank
+        memory = _memory(A, width, rcond, driver, count)
+        loops.for_each(driver, A, count, *given, *found, *memory, info)
+        if info.any():
+            raise LinAlgError(_NOT_CONVERGED)
+    left = (abs(columns[..., n:]) ** 2).sum(-1)
+    if driver != "gels":
+        left[rank < n] = 0
+    return Solved(
+        by_rows(columns[..., :n], batch),
+        left.reshape(*batch, width),
+        values.reshape(*batch, least),
+        rank.astype(np.int64).reshape(batch),
+        info.reshape(batch),
+    )
+
+
+def _memory(A: Array, width: int, rcond: float, driver: str, count: int) -> list[Array | int]:
+    """What a driver works in: as much as it asks for, its size, and what else its type needs."""
+    from scipy.linalg.lapack import get_lapack_funcs
+
+    m, n = A.shape[-2:]
+    (sizes_of,) = get_lapack_funcs((f"{driver}_lwork",), (A,))
+    work, *more, _ = sizes_of(m, n, width, rcond)
+    size = int(work.real)
+    whole = int(more[-1]) if driver == "gelsd" else 0
+    memory: list[Array | int] = [scratch(count, size, A.dtype), size]
+    if A.dtype.kind == "c":
+        parts = {"gelsy": 2 * n, "gelss": 5 * min(m, n)}
+        real = parts[driver] if driver in parts else int(more[0])
+        memory.append(scratch(count, real, A.real.dtype))
+    return [*memory, scratch(count, whole, np.int32)] if whole else memory
 
 
 # --- results -------------------------------------------------------------------------
@@ -230,20 +308,16 @@ def lstsq_kernel(
     if rcond is None:
         rcond = float(np.finfo(A.dtype).eps) * max(m, n)
     found = _solved(A, columns, rcond, driver)
-    batch = np.broadcast_shapes(A.shape[:-2], columns.shape[:-2])
-    count, real = columns.shape[-1], A.real.dtype
-    x = stacked([f.x for f in found], (*batch, n, count), A.dtype)
-    ranks = np.array([f.rank for f in found], np.int64).reshape(batch)
+    real = A.real.dtype
     residuals, rank, values = np.zeros(0, real), np.zeros(0, np.int64), np.zeros(0, real)
-    full = driver == "gels" or (driver in _WITH_VALUES and bool((ranks == n).all()))
+    full = driver == "gels" or (driver in _WITH_VALUES and bool((found.rank == n).all()))
     if m > n and full:
-        residuals = stacked([f.residuals for f in found], (*batch, count), real)
+        residuals = found.residuals
     if driver != "gels":
-        rank = _of_matrices(ranks, A.shape[:-2])
+        rank = _of_matrices(found.rank, A.shape[:-2])
     if driver in _WITH_VALUES:
-        every = stacked([f.values for f in found], (*batch, min(m, n)), real)
-        values = _of_matrices(every, A.shape[:-2])
-    return x[..., 0] if vector else x, residuals, rank, values
+        values = _of_matrices(found.values, A.shape[:-2])
+    return found.x[..., 0] if vector else found.x, residuals, rank, values
 
 
 @linalg_lstsq.derivative("self", "b")

@@ -27,13 +27,13 @@ from maquette.aten.linalg.factorizations import (
     column_major_array,
     dagger,
     each,
-    identity,
     info_of,
     loops_of_matrices,
     refuse,
     stacked,
 )
 from maquette.aten.linalg.lapack_status import ZERO_PIVOT, _linalg_check_errors
+from maquette.aten.linalg.triangles import triangle_of
 from maquette.aten.view.copies import write_exact_out
 from maquette.aten.view.joining import cat
 from maquette.core.dtype import int32
@@ -234,9 +234,9 @@ def unpacked(packed: Array) -> Arrays:
     """L and U of packed factors."""
     m, n = packed.shape[-2:]
     k = smaller(m, n)
-    lower = np.tril(packed[..., :, :k], -1)
+    lower = triangle_of(packed[..., :, :k], -1, lower=True)
     lower[..., np.arange(k), np.arange(k)] = 1
-    return lower, np.triu(packed[..., :k, :])
+    return lower, triangle_of(packed[..., :k, :], lower=False)
 
 
 def permutations(pivots: Array, size: int) -> Array:
@@ -248,6 +248,8 @@ def permutations(pivots: Array, size: int) -> Array:
     )
     order = np.broadcast_to(np.arange(size), (*batch, size)).copy()
     flat = order.reshape(math.prod(batch), size)
+    if len(flat) <= _FEW:
+        return _swapped(pivots, size)
     every = np.arange(len(flat))
     for i in range(pivots.shape[-1]):  # one swap in all matrices at once
         places = pivots[..., i].reshape(-1) - 1
@@ -257,10 +259,25 @@ def permutations(pivots: Array, size: int) -> Array:
     return order
 
 
+_FEW = 64  # matrices whose swaps are faster one by one
+
+
+def _swapped(pivots: Array, size: int) -> Array:
+    rows = []
+    for swaps in pivots.reshape(-1, pivots.shape[-1]).tolist():
+        row = list(range(size))
+        for i, place in enumerate(swaps):
+            row[i], row[place - 1] = row[place - 1], row[i]
+        rows.append(row)
+    return np.array(rows, np.int64).reshape(*pivots.shape[:-1], size)
+
+
 def permutation_matrices(xp: ModuleType, pivots: Array, like: Array, size: int) -> Array:
     """P with ``A = P L U``."""
-    eye = identity(xp, like, (size, size))
-    return eye[permutations(pivots, size)].swapaxes(-1, -2)
+    order = permutations(pivots, size)
+    out = np.zeros((*order.shape, size), like.dtype)
+    np.put_along_axis(out, order[..., None, :], 1, -2)
+    return out
 
 
 def _factor_metas(A: TensorMeta) -> Metas:

@@ -41,7 +41,7 @@ def _triangle(name: str) -> OperatorPage:
     @page.kernel
     def kernel(xp: ModuleType, self: Array, diagonal: int) -> Array:
         if xp is np and self.size >= SMALL:
-            return _by_rows(self, diagonal, lower=name == "tril")
+            return triangle_of(self, diagonal, lower=name == "tril")
         kept = xp.tri(*self.shape[-2:], diagonal if name == "tril" else diagonal - 1, dtype=bool)
         zero = xp.zeros((), self.dtype)
         part: Array = xp.where(kept if name == "tril" else ~kept, self, zero)
@@ -54,8 +54,8 @@ def _triangle(name: str) -> OperatorPage:
 _ROWS = 64
 
 
-def _by_rows(self: Array, diagonal: int, *, lower: bool) -> Array:
-    """A triangle copied some rows at a time: a mask is made for their corner alone.
+def triangle_of(self: Array, diagonal: int = 0, *, lower: bool) -> Array:
+    """A triangle of matrices copied some rows at a time: a mask is made for their corner alone.
 
     0.24 ms for 1000 x 1000 floats, 0.7 with one mask for all (CPython 3.11, an AMD EPYC).
     """
