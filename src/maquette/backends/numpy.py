@@ -12,7 +12,7 @@ from types import ModuleType
 
 import numpy
 
-from maquette.aten.common.large_arrays import LARGE
+from maquette.aten.common import narrow_floats
 from maquette.core.device import device
 from maquette.core.meta import TensorMeta
 from maquette.tensor.backend import Array, Backend, provide_backend, run_kernel
@@ -86,16 +86,10 @@ class NumpyBackend(Backend):
         return importlib.import_module("maquette.backends.loops")
 
     def copy_to(self, target: Array, values: Array) -> None:
-        kind = target.dtype
-        if (
-            values.size >= LARGE
-            and values.dtype is not kind
-            and 2 in (kind.itemsize, values.itemsize)
-        ):
-            loops = self.loops
-            found: Array | None = None if loops is None else loops.converted(values, kind)
-            values = values if found is None else found
-        run_kernel(self.runner, numpy.copyto, target, values, casting="unsafe")
+        run_kernel(self.runner, narrow_floats.write, target, values)
+
+    def write(self, target: Array, values: Array) -> None:
+        narrow_floats.write(target, values)
 
 
 provide_backend("cpu", NumpyBackend)

@@ -10,7 +10,7 @@ its functional twin is in `forms.py`; rules take the parameters of the page's ow
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from maquette.core.meta import TensorMeta
 from maquette.core.remembered import forget
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from maquette.transforms.rules import Batching
 
 Rule = Callable[..., object]
+HalfStep = tuple[str, tuple[Any, ...], tuple[float, ...]]
 AutocastPolicy = Literal["lower", "float32", "float32 dtype", "promote", "refused"]
 """What an autocast region does to the arguments of an overload (`OperatorPage.autocast`)."""
 
@@ -55,6 +56,9 @@ class OperatorFacts:
     makes such a rule, or a definition by other operators.
     ``sharding``: the rule for distributed tensors.
     ``cost(*parameters, *results)``: metas to a `Cost`.
+    ``by_element``: whether its kernel gives each element from the operands' elements there.
+    ``on_halves(*parameters)``: the compiled step that its kernel is on large arrays of one type of
+    16-bit floats: its name, its operands among the arrays, two numbers at most. Or None.
     ``takes_numbers``: whether Python numbers pass for tensor arguments (D47).
     ``free_devices``: True, or a rule of the shape rule's arguments that says whether operands may
     be on different devices.
@@ -96,6 +100,8 @@ class OperatorFacts:
     sharding: Rule | None = None
     cost: Callable[..., Cost] | None = None
     takes_numbers = False
+    by_element = False
+    on_halves: Callable[..., HalfStep | None] | None = None
     free_devices: bool | Callable[..., bool] = False
     links_views = True
     other_values = False

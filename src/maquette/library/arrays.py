@@ -30,6 +30,7 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.packet import find_packet
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
+from maquette.library.in_blocks import computed_in_blocks
 from maquette.library.infer import (
     Outcome,
     key_function,
@@ -112,6 +113,8 @@ def _kernel(_ks, {", ".join(names)}):
         _e = _cache[{key_source(op)}]
     except (KeyError, TypeError):
         _e = _lookup(_op, ({", ".join(names)},))
+    if _e.in_blocks:
+        return _in_blocks(_e.meta, ({", ".join(names)},))
 {arrays}    try:
         _r = _quiet.run({", ".join(["_array", "_xp", *passed])})
     except RuntimeError as _error:
@@ -175,12 +178,21 @@ def _kernel(_ks, {", ".join(names)}):
         "_Tensor": Tensor,
         "_new": _new,
         "_settle": settle,
+        "_in_blocks": functools.partial(_run_in_blocks, op, backend),
         "_host": host_array,
         "_defaults": defaults,
         "_NUMBERS": NUMBERS,
         "_mask": ~(ADINPLACE | K.AUTOGRAD),
     }
     return generate(source, "_kernel", "kernel", space)
+
+
+def _run_in_blocks(
+    op: OpOverload, backend: Backend, meta: TensorMeta, params: Sequence[object]
+) -> Tensor:
+    arrays = arrays_of(params)
+    result = run_kernel(backend.runner, computed_in_blocks, op, meta, backend, arrays)
+    return fresh_from(op, meta, _lent(result))
 
 
 def _fast_write(op: OpOverload, kinds: list[Return], backend: Backend) -> Callable[..., object]:

@@ -23,6 +23,7 @@ from maquette.dispatch.call import NUMBERS
 from maquette.dispatch.generated import generate
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.schemas.schema import Argument
+from maquette.library.in_blocks import takes_blocks
 from maquette.symbolic.numbers import SymNumber
 from maquette.tensor.keys import fake_keys_for, keys_for
 from maquette.tensor.tensor import Tensor
@@ -44,15 +45,18 @@ class Outcome:
 
     For a single tensor result ``meta`` is it, and ``keys``, ``fake_keys``, ``nbytes``, ``device``
     save their computation per call; ``byte_strides`` are what a kernel's array should have, None
-    where no array of its own fits: memory begins before the first element.
+    where no array of its own fits: memory begins before the first element. ``in_blocks``: whether
+    a kernel on NumPy's arrays is to take them in blocks.
     """
 
     __slots__ = (
-        "byte_strides", "device", "fake_keys", "keys", "meta", "nbytes", "np", "shape", "value",
+        "byte_strides", "device", "fake_keys", "in_blocks", "keys", "meta", "nbytes", "np", "shape",
+        "value",
     )  # fmt: skip
 
     def __init__(self, value: object) -> None:
         self.value = value
+        self.in_blocks = False
         if isinstance(value, TensorMeta):
             self.meta = value
             self.shape = tuple(value.shape)
@@ -130,7 +134,9 @@ def infer(op: OpOverload, params: Sequence[object]) -> Outcome:
     value = rule(*args)
     if where is not None and not op.is_view:
         value = _on_device(value, where)
-    return Outcome(value)
+    outcome = Outcome(value)
+    outcome.in_blocks = takes_blocks(op, args, value)
+    return outcome
 
 
 def _on_device(value: object, where: device) -> object:

@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import cast
 
-import numpy as np
-
 from maquette.core.dtype import can_cast, dtype, from_numpy_dtype
 from maquette.core.errors import check
 from maquette.core.fitting import c_name
@@ -195,8 +193,5 @@ def _meta_of(value: object) -> object:
 
 
 def _write(xp: ModuleType, target: object, values: object) -> None:
-    if xp is np:
-        np.copyto(target, values, casting="unsafe")  # type: ignore[arg-type]  # arrays
-    else:
-        backend = backend_for(xp)
-        backend.copy_to(cast(Array, target), backend.as_array(values))
+    backend = backend_for(xp)
+    backend.write(cast(Array, target), backend.as_array(values))

@@ -184,6 +184,10 @@ class Backend:
         """Write values to an array, broadcasting, converting to its type whatever is lost."""
         target[...] = values if values.dtype == target.dtype else values.astype(target.dtype)
 
+    def write(self, target: Array, values: Array) -> None:
+        """`copy_to`, called where a kernel runs."""
+        self.copy_to(target, values)
+
     def seen_as(self, array: Array, kind: np.dtype[Any]) -> Array:
         """The memory of a row-major array in elements of another dtype, flat."""
         return np.ascontiguousarray(array).reshape(-1).view(kind)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from maquette.aten.common.large_arrays import converted
+from maquette.aten.common.narrow_floats import converted
 
 Array: TypeAlias = npt.NDArray[Any]  # of any element type, in any array namespace
 Index: TypeAlias = tuple[slice | int | EllipsisType, ...]

@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from maquette.aten.common.array_libraries import byte_strides
-from maquette.aten.common.large_arrays import SMALL, converted
+from maquette.aten.common.large_arrays import SMALL
 from maquette.aten.common.long_sums import sums_by_products
+from maquette.aten.common.narrow_floats import converted
 from maquette.core.broadcast import wrap_dim, wrap_dims
 from maquette.core.dtype import dtype
 from maquette.core.errors import check, check_index

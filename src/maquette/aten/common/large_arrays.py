@@ -9,7 +9,6 @@ array libraries, and on arrays that do not fit, the plain function is called.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -76,27 +75,6 @@ def loops_of_numbers(xp: ModuleType, x: Array) -> ModuleType | None:
     if xp is not np or x.size < LARGE or x.dtype.name not in _LOOPED or x.dtype.kind == "c":
         return None
     return backend_for(xp).loops
-
-
-def converted(array: Array, kind: np.dtype[Any]) -> Array:
-    """``array.astype(kind)``; of NumPy's large arrays with 16-bit floats by a compiled loop."""
-    if 2 in (kind.itemsize, array.itemsize) and array.__class__ is np.ndarray:
-        loops = backend_for(np).loops if array.size >= LARGE else None
-        found: Array | None = None if loops is None else loops.converted(array, kind)
-        if found is not None:
-            return found
-    return array.astype(kind)
-
-
-def of_halves(act: Callable[[Array, Array], Array], a: Array, b: Array) -> Array:
-    """``act(a, b)`` on arrays of one type of 16 bits, of floats in float32, block by block.
-
-    NumPy and ml_dtypes convert each number by itself (float16: 5.6 to 0.5 ms).
-    """
-    plain = a.shape == b.shape and a.flags.c_contiguous and b.flags.c_contiguous
-    loops = backend_for(np).loops if plain and a.dtype.kind not in "iu" else None
-    found: Array = act(a, b) if loops is None else loops.of_halves(act, a, b)
-    return found
 
 
 def rows_along(x: Array, axes: tuple[int, ...]) -> Array | None:

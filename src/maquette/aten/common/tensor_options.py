@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.axes import Array
-from maquette.aten.common.large_arrays import converted
+from maquette.aten.common.narrow_floats import converted
 from maquette.core.device import canonical, cpu
 from maquette.core.device import device as Device
 from maquette.core.dtype import dtype as DType
@@ -112,8 +112,8 @@ def _float_to_int(xp: ModuleType, array: Array, wanted: np.dtype[np.generic]) ->
     A value beyond those, infinity and NaN give the least number: -2**31 for int32.
     """
     with np.errstate(all="ignore"):
-        if array.dtype.kind == "V":
-            array = array.astype(xp.float32)
+        if array.dtype.kind == "V" or array.dtype.itemsize == 2:
+            array = converted(array, np.dtype(np.float32))
         if wanted == np.uint64:
             return array.astype(wanted)
         narrow = wanted.name in ("int8", "int16", "int32", "uint16")

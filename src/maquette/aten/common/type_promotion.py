@@ -15,7 +15,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from maquette.aten.common.large_arrays import LARGE, converted, of_halves
+from maquette.aten.common.large_arrays import LARGE
+from maquette.aten.common.narrow_floats import converted, of_halves
 from maquette.core.dtype import (
     bool_,
     complex32,

@@ -18,6 +18,7 @@ import numpy as np
 from maquette.aten.common.batching_forms import same_shape
 from maquette.aten.common.formula_helpers import conj, no_slope, real_part, times
 from maquette.aten.common.fresh_writes import unless_wrapped
+from maquette.aten.common.half_steps import of_arrays, of_product, of_sum
 from maquette.aten.common.large_arrays import loops_of_numbers
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
@@ -180,6 +181,7 @@ _add_ = in_place_form(add)
 _add_.own_free_devices = _adds_meta
 set_shape_rule(_add_, add__shape)
 
+add.facts.on_halves, sub.facts.on_halves = of_sum(1), of_sum(-1)
 add.linear(self=lambda grad: grad, other=scaled_grad)
 sub.linear(self=lambda grad: grad, other=lambda grad, alpha: scaled_grad(-grad, alpha))
 
@@ -196,6 +198,7 @@ rsub = define("aten::rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -
 rsub.describe("The difference ``other - alpha * self``.")
 rsub.shape(rsub_shape)
 rsub.kernel(rsub_kernel)
+rsub.facts.on_halves = lambda self, other, alpha: of_sum(-1)(other, self, alpha)
 rsub.cost(elementwise_cost(1))
 rsub.linear(self=lambda grad, alpha: scaled_grad(-grad, alpha), other=lambda grad: grad)
 rsub.batching(BROADCASTS)
@@ -233,6 +236,7 @@ mul_scalar = define(
 mul_scalar.node_name("MulBackward1")
 mul.shape(mul_shape)
 mul.kernel(mul_kernel)
+mul.facts.on_halves = of_product("multiply", "times")
 mul.cost(elementwise_cost(1))
 mul.bilinear(
     self=lambda grad, other: grad * conj(other),
@@ -379,6 +383,7 @@ def sgn_tangent(self: Tensor, self_t: Tensor, result: Tensor) -> Tensor:
 
 
 reciprocal = unary("reciprocal", lambda xp, self: xp.divide(1, self), tags=CORE_POINTWISE)
+reciprocal.facts.on_halves = of_arrays("reciprocal")
 reciprocal.describe("One divided by each element, in floating point.")
 reciprocal.autocast(cuda="float32")
 

@@ -15,6 +15,7 @@ import numpy as np
 from maquette.aten.common.elementary_functions import elementary
 from maquette.aten.common.formula_helpers import Value, conj, plus, times, zero_for
 from maquette.aten.common.fresh_writes import unless_wrapped, zeros_beside
+from maquette.aten.common.half_steps import of_arrays
 from maquette.aten.common.large_arrays import SMALL, loops_of_pairs
 from maquette.aten.common.operators import aten
 from maquette.aten.common.type_promotion import in_result_type
@@ -108,6 +109,7 @@ copysign = binary(
     floats=True,
     takes=REAL_FLOATS,
 )
+copysign.facts.on_halves = of_arrays("copysign")
 copysign.describe("The magnitudes of `self` with the signs of `other`, in floating point.")
 copysign_scalar = binary(
     "copysign",

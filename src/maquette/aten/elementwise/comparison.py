@@ -11,6 +11,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.formula_helpers import plus, times
+from maquette.aten.common.narrow_floats import converted
 from maquette.aten.common.operators import aten
 from maquette.aten.common.type_promotion import promoted
 from maquette.aten.elementwise.pointwise import (
@@ -98,6 +99,8 @@ describe("ge", "Where `self` is greater than or equal to `other`: a bool tensor.
 
 def _truth(x: Array) -> Array:
     """Where an array is not zero; itself if it is one of bools, which NumPy compares slowly."""
+    if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
+        return converted(x, np.dtype(bool))
     return x if array_type(x) is bool_ else x != 0
 
 

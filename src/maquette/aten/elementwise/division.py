@@ -12,9 +12,11 @@ from types import ModuleType
 
 from maquette.aten.common.array_libraries import data_says
 from maquette.aten.common.formula_helpers import Value, conj, no_slope, over
+from maquette.aten.common.half_steps import of_product
 from maquette.aten.common.large_arrays import floor_quotient
 from maquette.aten.common.large_arrays import fmod as remainder_of_first
 from maquette.aten.common.large_arrays import remainder as remainder_of
+from maquette.aten.common.narrow_floats import converted
 from maquette.aten.common.operators import aten
 from maquette.aten.common.type_promotion import factors, narrow_type, promoted
 from maquette.aten.elementwise.pointwise import (
@@ -71,6 +73,7 @@ div_scalar = define(
 div_scalar.node_name("DivBackward1")
 div.shape(div_shape)
 div.kernel(div_kernel)
+div.facts.on_halves = of_product("divide", "over")
 div.cost(elementwise_cost(1))
 div.derivative(self=lambda grad, other: grad / conj(other), other=quotient_slope)
 
@@ -112,7 +115,7 @@ def divided_kernel(xp: ModuleType, self: Array, other: Array, rounding_mode: str
         quotient = xp.true_divide(a, b)
         narrow = narrow_type(self, other)
         # In 16 bits the quotient may round up to a whole number before it is cut.
-        return xp.trunc(quotient.astype(narrow).astype(a.dtype) if narrow else quotient)
+        return xp.trunc(converted(converted(quotient, narrow), a.dtype) if narrow else quotient)
     check_divisor(xp, a, b)
     return xp.floor_divide(a, b) if whole else truncated_quotient(xp, a, b)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 from maquette.aten.common.formula_helpers import over, zero_for
+from maquette.aten.common.half_steps import between, of_arrays
 from maquette.aten.common.large_arrays import clipped
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
@@ -85,6 +86,7 @@ def left_grad(grad: Tensor, wins: Tensor, other: Tensor) -> Tensor:
 
 maximum = extremum("maximum", lambda xp, a, b: xp.maximum(a, b), tags=CORE_POINTWISE)
 maximum.ufunc("maximum")
+maximum.facts.on_halves = of_arrays("maximum")
 maximum.describe("The larger of two elements; NaN, where one of them is.")
 maximum.derivative(
     self=lambda grad, self, other: shared_grad(grad, self, other, operator.lt),
@@ -92,6 +94,7 @@ maximum.derivative(
 )
 minimum = extremum("minimum", lambda xp, a, b: xp.minimum(a, b), tags=CORE_POINTWISE)
 minimum.ufunc("minimum")
+minimum.facts.on_halves = of_arrays("minimum")
 minimum.describe("The smaller of two elements; NaN, where one of them is.")
 minimum.derivative(
     self=lambda grad, self, other: shared_grad(grad, self, other, operator.gt),
@@ -225,6 +228,7 @@ def clamp_tensor_grad(
 
 for _page in (clamp, clamp_tensor):
     _page.kernel(clamp_kernel)
+    _page.facts.on_halves = between
     _page.cost(elementwise_cost(2))
 
 
@@ -261,6 +265,7 @@ def one_bound(name: str, bound: str) -> None:
     by_tensor.node_name("ClampMinBackward1" if low else "ClampMaxBackward1")
     for page in (by_number, by_tensor):
         page.kernel(kernel)
+        page.facts.on_halves = between if low else lambda self, value: between(self, None, value)
         page.cost(elementwise_cost(1))
     if low:
         by_number.derivative(self=lambda grad, self, min: only_inside(grad, self, min, None))

@@ -170,7 +170,9 @@ def backward(
     the schema, with a leading comma.
     """
     arguments = f"Tensor {grad}, Tensor {saved}{more}"
-    return binary(name, kernel, takes=takes, arguments=arguments, tags=tags, variants=())
+    page = binary(name, kernel, takes=takes, arguments=arguments, tags=tags, variants=())
+    page.facts.by_element = True
+    return page
 
 
 def in_place_derivative(page: OperatorPage, formula: Callable[..., object]) -> None:

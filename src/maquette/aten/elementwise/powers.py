@@ -7,9 +7,13 @@ when the exponent is a number; within a tensor they give what rounds to zero.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from types import ModuleType
 
+import numpy as np
+
 from maquette.aten.common.formula_helpers import Value, conj, minus, no_slope, times, zero_for
+from maquette.aten.common.half_steps import of_power
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     CORE_POINTWISE,
@@ -18,6 +22,7 @@ from maquette.aten.elementwise.pointwise import (
     POINTWISE,
     Array,
     Number,
+    array_type,
     binary,
     check_category,
     common_type,
@@ -59,9 +64,17 @@ _MULTIPLIED = {
 }
 
 
+def by_products(self: Array, exponent: Number) -> Callable[..., Array] | None:
+    """A power as products and roots, if it is; of float16, PyTorch's roots are powers."""
+    if isinstance(exponent, complex) or (self.dtype == np.float16 and abs(exponent) == 0.5):
+        return None
+    return _MULTIPLIED.get(exponent)
+
+
 def pow_number_kernel(xp: ModuleType, self: Array, exponent: Number) -> Array:
-    if not isinstance(exponent, complex) and exponent in _MULTIPLIED and self.dtype.kind in "fc":
-        return _MULTIPLIED[exponent](xp, computed(self))
+    multiplied = by_products(self, exponent)
+    if multiplied is not None and array_type(self).category > INTS:
+        return multiplied(xp, computed(self))
     base, raised = promoted(xp, self, exponent)
     if base.dtype.kind == "b":
         return base if exponent else xp.ones_like(base)
@@ -122,6 +135,9 @@ def pow_of_number_kernel(xp: ModuleType, self: Number, exponent: Array) -> Array
 
 
 pow_number.kernel(pow_number_kernel)
+pow_number.facts.on_halves = lambda self, exponent: (
+    of_power(self, exponent) if by_products(self, exponent) else None
+)
 pow_number.cost(elementwise_cost(1))
 pow_of_number.kernel(pow_of_number_kernel)
 pow_of_number.cost(elementwise_cost(1))

@@ -10,6 +10,7 @@ import math
 from types import ModuleType
 
 from maquette.aten.common.formula_helpers import conj, no_slope, times, zero_for
+from maquette.aten.common.half_steps import of_arrays
 from maquette.aten.common.large_arrays import loops_of_floats
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
@@ -59,6 +60,7 @@ def rounding(name: str) -> OperatorPage:
 
     op = unary(name, kernel, result=result, takes=REALS, label=f"{name}_vml", tags=CORE_POINTWISE)
     op.flat("self")
+    op.facts.on_halves = of_arrays("rint" if name == "round" else name)
     return op.exact_out()
 
 
@@ -94,6 +96,7 @@ round_decimals.exact_out()
 frac = unary("frac", lambda xp, self: self - xp.trunc(self), result=same, takes=REAL_FLOATS)
 frac.describe("The part of each element after the point, with its sign.")
 frac.derivative(self=lambda grad: grad)
+frac.facts.on_halves = of_arrays("frac")
 frac.exact_out()
 
 

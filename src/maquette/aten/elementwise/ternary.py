@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from maquette.aten.common.formula_helpers import Value, conj, times
+from maquette.aten.common.half_steps import of_arrays, with_numbers
 from maquette.aten.common.large_arrays import loops_of_floats
 from maquette.aten.common.type_promotion import F32, F64
 from maquette.aten.elementwise.pointwise import (
@@ -108,6 +109,8 @@ for _page in (lerp, lerp_number):
     _page.kernel(lerp_kernel)
     _page.cost(elementwise_cost(3))
 lerp.exact_out()
+lerp.facts.on_halves = of_arrays("lerp_by")
+lerp_number.facts.on_halves = with_numbers("lerp", 2)
 lerp_number.linear(self=lerp_self_grad, end=lerp_end_grad)
 lerp.derivative(
     self=lerp_self_grad,
@@ -171,6 +174,7 @@ addcmul.describe("The sum ``self + value * tensor1 * tensor2``.")
 addcmul.autocast(cuda="promote")
 addcmul.shape(addcmul_shape)
 addcmul.kernel(addcmul_kernel)
+addcmul.facts.on_halves = with_numbers("addcmul", 3)
 addcmul.cost(elementwise_cost(3))
 addcmul.linear(self=lambda grad: grad)
 addcmul.bilinear(
@@ -197,6 +201,7 @@ addcdiv.describe("The sum ``self + value * tensor1 / tensor2``.")
 addcdiv.autocast(cuda="promote")
 addcdiv.shape(addcdiv_shape)
 addcdiv.kernel(addcdiv_kernel)
+addcdiv.facts.on_halves = with_numbers("addcdiv", 3)
 addcdiv.cost(elementwise_cost(3))
 addcdiv.derivative(
     self=lambda grad: grad,

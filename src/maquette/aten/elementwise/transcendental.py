@@ -15,6 +15,7 @@ import numpy as np
 
 from maquette.aten.common.elementary_functions import elementary
 from maquette.aten.common.formula_helpers import conj, minus, plus, times
+from maquette.aten.common.half_steps import of_arrays, times_number
 from maquette.aten.common.large_arrays import erf as error_function
 from maquette.aten.common.large_arrays import erfc as complementary_error_function
 from maquette.aten.common.large_arrays import loops_for, loops_of_floats
@@ -142,6 +143,7 @@ log1p.autocast(cuda="float32")
 
 sqrt = unary("sqrt", lambda xp, self: xp.sqrt(self), takes=FLOATING, tags=CORE_POINTWISE)
 sqrt.ufunc("sqrt")
+sqrt.facts.on_halves = of_arrays("sqrt")
 sqrt.describe("The square root; NaN of negative numbers.")
 sqrt.holomorphic(self=lambda grad, result: grad / times(conj(result), 2))
 
@@ -155,6 +157,7 @@ def rsqrt_grad(grad: Tensor, result: Tensor) -> Tensor:
 rsqrt = unary(
     "rsqrt", lambda xp, self: xp.divide(1, xp.sqrt(self)), takes=FLOATING, tags=CORE_POINTWISE
 )
+rsqrt.facts.on_halves = of_arrays("rsqrt")
 rsqrt.describe("One divided by the square root of each element.")
 rsqrt.autocast(cuda="float32")
 rsqrt.holomorphic(self=rsqrt_grad)
@@ -225,6 +228,7 @@ def conversion(name: str, factor: float) -> OperatorPage:
     op = define(f"aten::{name}(Tensor self) -> Tensor", tags=POINTWISE, variants=BOTH)
     op.shape(shape)
     op.kernel(lambda xp, self: widened(self) * factor)
+    op.facts.on_halves = times_number(factor)
     op.cost(elementwise_cost(1))
     op.derivative(self=lambda grad: times(grad, factor))
     return op
@@ -326,6 +330,7 @@ logit.derivative(self=lambda grad, self, eps: logit_backward(grad, self, eps))
 tanh_backward: OperatorPage = backward(
     "tanh_backward", lambda xp, grad, y: grad * xp.conj(1 - y * y), saved="output", takes=FLOATING
 )
+tanh_backward.facts.on_halves = of_arrays("tanh_slope")
 tanh_backward.derivative(
     grad_output=lambda grad, output: tanh_backward(grad, output),
     output=lambda grad, grad_output, output: grad * conj(-2 * output * conj(grad_output)),
@@ -336,6 +341,7 @@ sigmoid_backward: OperatorPage = backward(
     saved="output",
     takes=FLOATING,
 )
+sigmoid_backward.facts.on_halves = of_arrays("sigmoid_slope")
 sigmoid_backward.derivative(
     grad_output=lambda grad, output: sigmoid_backward(grad, output),
     output=lambda grad, grad_output, output: grad * grad_output * (1 - 2 * output),

@@ -243,8 +243,9 @@ def ldl_solve_kernel(xp: ModuleType, LD: Array, pivots: Array, B: Array, hermiti
     if loops is not None:
         columns, packed = by_columns(B, batch), by_columns(LD, batch)
         count, (rows, width) = len(columns), B.shape[-2:]
-        order = np.array(np.broadcast_to(pivots, (*batch, rows)), np.int32).reshape(count, rows)
-        given = (rows, width, packed, rows, order, columns, rows, np.empty(count, np.int32))
+        order = np.array(np.broadcast_to(pivots, (*batch, rows)), np.int32, order="C")
+        info = np.empty(count, np.int32)
+        given = (rows, width, packed, rows, order.reshape(count, rows), columns, rows, info)
         loops.for_each(_named("sytrs", LD, hermitian), B, count, "L", *given)
         return by_rows(columns, batch)
     solve = _lapack("sytrs", LD, hermitian)

@@ -273,13 +273,13 @@ def _triangular(A: Array, B: Array, *, upper: bool, left: bool, unit: bool, form
         return _triangular_by_loop(loops, A, B, batch, upper=upper, unit=unit)
     (trtrs,) = get_lapack_funcs(("trtrs",), (A, B))
     # One matrix by rows is one by columns, as LAPACK takes it, transposed: it need not be copied.
-    turned = math.prod(batch) == 1 and A.flags.c_contiguous
+    by_rows_alone = math.prod(batch) == 1 and A.flags.c_contiguous
 
     def one(a: Array, b: Array) -> Array:
         # LAPACK refuses zeros on the diagonal; PyTorch divides by them.
         if not unit and not np.diagonal(a).all():
             return _divided(a, b, upper)
-        if turned:
+        if by_rows_alone:
             return trtrs(a.T, b, lower=upper, trans=1, unitdiag=unit)[0]
         return trtrs(a, b, lower=not upper, trans=form, unitdiag=unit)[0]
 

@@ -16,6 +16,8 @@ from maquette.backends.loops.channel_convolution import (
 )
 from maquette.backends.loops.conversions import (
     converted,
+    converted_into,
+    looked_up,
     of_halves,
 )
 from maquette.backends.loops.elementwise import (
@@ -27,6 +29,7 @@ from maquette.backends.loops.elementwise import (
     threshold_backward,
 )
 from maquette.backends.loops.error_function import erf_of_doubles, erfc
+from maquette.backends.loops.halves import computed_on_halves
 from maquette.backends.loops.lapack import for_each
 from maquette.backends.loops.lines import (
     row_products,
@@ -187,7 +190,10 @@ __all__ = [
     "attend_backward",
     "channel_gradients",
     "channel_moments",
+    "computed_on_halves",
     "converted",
+    "converted_into",
+    "looked_up",
     "drawn_positions",
     "erf",
     "erf_of_doubles",

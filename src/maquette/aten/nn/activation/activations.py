@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
+from maquette.aten.common.half_steps import between, with_numbers
 from maquette.aten.common.large_arrays import (
     chosen,
     clipped,
@@ -85,6 +86,7 @@ relu = unary(
     tags=CORE_POINTWISE,
     variants=[Variant.INPLACE],
 )
+relu.facts.on_halves = lambda self: between(self, 0)
 relu.describe("Each element, but zero where it is negative.")
 relu.derivative(self=lambda grad, result: threshold_backward(grad, result, 0))
 
@@ -162,6 +164,7 @@ def threshold_backward_kernel(
     return chosen(xp, ~(x <= threshold), grad, cast(xp, 0, grad.dtype))
 
 
+threshold_backward.facts.on_halves = with_numbers("threshold_slope", 2)
 threshold_backward.cost(elementwise_cost(1))
 threshold_backward.linear(
     grad_output=lambda grad, self, threshold: threshold_backward(grad, self, threshold)
@@ -200,6 +203,7 @@ def hardtanh_kernel(xp: ModuleType, self: Array, min_val: float, max_val: float)
     return clipped(xp, x, cast(xp, min_val, x.dtype), cast(xp, max_val, x.dtype))
 
 
+hardtanh.facts.on_halves = with_numbers("clip")
 hardtanh.cost(elementwise_cost(2))
 hardtanh.derivative(
     self=lambda grad, self, min_val, max_val: hardtanh_backward(grad, self, min_val, max_val)
@@ -213,6 +217,7 @@ hardtanh_backward: OperatorPage = linear_backward(
     ", Scalar min_val, Scalar max_val",
     ", min_val, max_val",
 )
+hardtanh_backward.facts.on_halves = with_numbers("clip_slope", 2)
 hardtanh_backward.batching(BROADCASTS)
 
 relu6 = define("aten::relu6(Tensor self) -> Tensor", tags=POINTWISE)
@@ -244,6 +249,7 @@ leaky_relu = unary(
     takes=REAL_FLOATS,
     tags=CORE_POINTWISE,
 )
+leaky_relu.facts.on_halves = with_numbers("leaky")
 leaky_relu.node_name(in_place="LeakyReluBackward1")
 leaky_relu.describe("Each element, times `negative_slope` where it is negative.")
 leaky_relu.derivative(
@@ -291,6 +297,9 @@ def checked_leaky_relu_backward(
 
 
 leaky_relu_backward.shape(checked_leaky_relu_backward)
+leaky_relu_backward.facts.on_halves = lambda grad, x, slope, _: with_numbers("leaky_slope", 2)(
+    grad, x, slope
+)
 leaky_relu_backward.batching(BROADCASTS)
 
 prelu = define("aten::prelu(Tensor self, Tensor weight) -> Tensor")
