@@ -108,8 +108,8 @@ class Absent:
     def __exit__(self, *exc: object) -> None: ...
 
 
-# Names that the helpers look for to see whether they are there.
-STRICT = ("zero", "copy", "_foreach_zero", "_foreach_copy")
+# Names that the helpers look for to see whether they are there, by how they begin.
+STRICT = ("__", "zero", "copy", "_foreach_")
 
 # What the helpers ask for at import and cannot do without.
 FACTS: dict[str, object] = {
@@ -359,7 +359,7 @@ def _soften(module: types.ModuleType) -> None:
         except AttributeError:
             if name == "__all__" and _a_helper_asks():
                 return ()
-            if name.startswith("__") or name in STRICT or not _a_helper_asks():
+            if name.startswith(STRICT) or not _a_helper_asks():
                 raise
             return stand_in(f"{place}.{name}")
 

@@ -380,3 +380,13 @@ def test_T25_a_view_of_another_dtype_that_was_turned_in_place_is_turned_back() -
         view.backward(mq.arange(8.0).view(2, 2, 2))
         grads.append(leaf.grad)
     assert mq.equal(*grads)
+
+
+def test_a_view_is_made_again_of_another_root_and_turned_back() -> None:
+    x = mq.arange(6.0)
+    part = x.view(2, 3)[1]
+    again = part._view_func_unsafe(mq.ones(6))
+    assert again.tolist() == [1.0, 1.0, 1.0]
+    whole = part._rev_view_func_unsafe(part.detach())
+    assert whole.tolist() == x.tolist()
+    assert x._view_func_unsafe(mq.ones(6)) is None

@@ -3,10 +3,12 @@
 import dataclasses
 import importlib
 from collections import OrderedDict
+from unittest import mock
 
 import numpy as np
 import pytest
 
+import maquette as mq
 import maquette.torch as torch
 from maquette.torch.multiprocessing import ProcessRaisedException, start_processes
 
@@ -295,3 +297,19 @@ def test_settings_of_backends_may_be_set_within_a_block_that_allows_it():
     with allowing():
         torch.backends.cudnn.benchmark = False
     assert not torch.backends.flags_frozen()
+
+
+def test_the_settings_of_the_cache_of_fakes_are_those_of_fakes() -> None:
+    config = importlib.import_module("maquette.torch._dynamo.config")
+    with mock.patch.object(config, "fake_tensor_cache_crosscheck_enabled", True):
+        assert mq.fake.config.cache_crosscheck_enabled
+    assert not mq.fake.config.cache_crosscheck_enabled
+    with config.patch(fake_tensor_cache_enabled=False):
+        assert not mq.fake.config.cache_enabled
+    assert mq.fake.config.cache_enabled
+
+
+def test_whether_views_are_replayed_is_a_setting_that_is_kept() -> None:
+    with torch.autograd._force_original_view_tracking(True):
+        assert torch.autograd._is_view_replay_enabled()
+    assert not torch.autograd._is_view_replay_enabled()

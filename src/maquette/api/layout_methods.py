@@ -112,11 +112,23 @@ REMOVED = {
 def _view_func(self: Tensor, new_base: Tensor) -> Tensor | None:
     """The same view of another root; None if that has another layout than this one's root."""
     root = self._base
-    if root is None or root.meta is not new_base.meta:
-        return None
-    meta = self.meta
-    of_root = new_base if meta.dtype is new_base.dtype else new_base.view(meta.dtype)
-    made: Tensor = of_root.as_strided(meta.shape, meta.strides, meta.offset)
+    return None if root is None or root.meta is not new_base.meta else _placed_as(self, new_base)
+
+
+def _view_func_unsafe(self: Tensor, new_base: Tensor) -> Tensor | None:
+    """The same view of another root, of whatever layout; None of what is no view."""
+    return None if self._base is None else _placed_as(self, new_base)
+
+
+def _rev_view_func_unsafe(self: Tensor, new_view: Tensor) -> Tensor | None:
+    """The whole of what a view shows a part of, over the memory of one that stands as it does."""
+    return None if self._base is None else _placed_as(self._base, new_view)
+
+
+def _placed_as(pattern: Tensor, memory: Tensor) -> Tensor:
+    meta = pattern.meta
+    there = memory if meta.dtype is memory.dtype else memory.view(meta.dtype)
+    made: Tensor = there.as_strided(meta.shape, meta.strides, meta.offset)
     return made
 
 
@@ -146,7 +158,15 @@ def attach() -> None:
         setattr(Tensor, f"is_{kind}", _is_on(kind))
     for kind in ("ipu", "mtia", "xpu"):
         setattr(Tensor, kind, _moved_to(kind))
-    for method in (_view_func, dequantize, is_distributed, reinforce, to_sparse_coo):
+    for method in (
+        _view_func,
+        _view_func_unsafe,
+        _rev_view_func_unsafe,
+        dequantize,
+        is_distributed,
+        reinforce,
+        to_sparse_coo,
+    ):
         setattr(Tensor, method.__name__, method)
     for name in (*QUANTIZED, *OTHER):
         setattr(Tensor, name, absent(name, OTHER.get(name) or NO_QUANTIZED))

@@ -5,6 +5,7 @@ Attached at import, as those of `tensor_methods.py` are.
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -178,10 +179,16 @@ class _Identity:
     Copies and files of the tensor have a plain number in its place, so that they are given another.
     """
 
-    __slots__ = ()
+    __slots__ = ("number",)
+
+    def __init__(self) -> None:
+        self.number = next(_NUMBERS)
 
     def __reduce__(self) -> tuple[type[int], tuple[()]]:
         return int, ()
+
+
+_NUMBERS = itertools.count(1)
 
 
 def _cdata(self: Tensor) -> int:
@@ -189,7 +196,7 @@ def _cdata(self: Tensor) -> int:
     known = self.__dict__.get("_mq_identity")
     if not isinstance(known, _Identity):
         known = self.__dict__["_mq_identity"] = _Identity()
-    return id(known)
+    return known.number
 
 
 METHODS: tuple[Callable[..., object], ...] = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
+from typing import ClassVar, ParamSpec, TypeVar, cast
 
 from maquette.autograd.decorating import decorated
 from maquette.dispatch import keysets as K
@@ -153,34 +153,50 @@ class inference_mode(_Mode):  # PyTorch's name
         st.set_exclude(exclude)
 
 
-class set_multithreading_enabled(_Mode):  # PyTorch's name
-    """Whether backward may use threads, one a device: at once, and until the end of a block.
+class _KeptFlag(_Mode):
+    """A setting of PyTorch's that is kept for programs that ask for it, and changes nothing here.
 
-    The flag is kept for programs that ask for it; backward runs in the thread that calls it.
+    It is set at once, and until the end of a block.
     """
+
+    value: ClassVar[list[bool]]
 
     def __init__(self, mode: bool) -> None:
         super().__init__()
         self.mode = bool(mode)
-        self._saved.append(_threads[0])
-        _threads[0] = self.mode
+        self._saved.append(self.value[0])
+        self.value[0] = self.mode
 
     def clone(self) -> _Mode:
-        return set_multithreading_enabled(self.mode)
+        return type(self)(self.mode)
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *exc: object) -> None:
-        _threads[0] = bool(self._saved.pop())
+        self.value[0] = bool(self._saved.pop())
 
 
-_threads = [True]
+class set_multithreading_enabled(_KeptFlag):  # PyTorch's name
+    """Whether backward may use threads, one a device; it runs in the thread that calls it."""
+
+    value: ClassVar[list[bool]] = [True]
+
+
+class _force_original_view_tracking(_KeptFlag):  # PyTorch's name
+    """Whether a view of what was mutated is made again call by call; its history is in any case."""
+
+    value: ClassVar[list[bool]] = [False]
 
 
 def is_multithreading_enabled() -> bool:
     """What `set_multithreading_enabled` was told last."""
-    return _threads[0]
+    return set_multithreading_enabled.value[0]
+
+
+def _is_view_replay_enabled() -> bool:
+    """What `_force_original_view_tracking` was told last."""
+    return _force_original_view_tracking.value[0]
 
 
 def is_grad_enabled() -> bool:

@@ -1,10 +1,17 @@
-"""`torch._dynamo.config`: settings are kept and not used."""
+"""`torch._dynamo.config`: the settings of the fakes' cache; others are kept and not used."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+
+from maquette.torch.helpers.settings_of_fakes import SettingsOfFakes
+
+FAKES = {
+    "fake_tensor_cache_crosscheck_enabled": "cache_crosscheck_enabled",
+    "fake_tensor_cache_enabled": "cache_enabled",
+}
 
 cache_size_limit = 8
 recompile_limit = 8
@@ -27,10 +34,15 @@ def patch(
 ) -> Iterator[None]:
     """In the block, or the function, settings have other values: by name, or as a dict."""
     given = {arg1: arg2} if isinstance(arg1, str) else {**(arg1 or {}), **kwargs}
-    settings = vars(sys.modules[__name__])
-    before = {name: settings[name] for name in given}
-    settings.update(given)
+    module = sys.modules[__name__]
+    before = {name: getattr(module, name) for name in given}
+    for name, value in given.items():
+        setattr(module, name, value)
     try:
         yield
     finally:
-        settings.update(before)
+        for name, value in before.items():
+            setattr(module, name, value)
+
+
+sys.modules[__name__].__class__ = SettingsOfFakes

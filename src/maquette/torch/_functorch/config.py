@@ -9,43 +9,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import ModuleType
 
-from maquette.fake.config import config
+from maquette.torch.helpers.settings_of_fakes import SettingsOfFakes
 
-_OURS = {
+FAKES = {
     "fake_tensor_allow_meta": "allow_meta",
     "fake_tensor_allow_unsafe_data_ptr_access": "allow_unsafe_data_ptr_access",
     "fake_tensor_prefer_device_type": "prefer_device_type",
     "fake_tensor_propagate_real_tensors": "propagate_real_tensors",
     "generate_fake_kernels_from_real_mismatches": "generate_fake_kernels_from_real_mismatches",
 }
-
-
-_former: dict[str, object] = {}
-
-
-class _Settings(ModuleType):
-    """The module; reading or writing a setting of fakes is reading or writing that one."""
-
-    def __getattr__(self, name: str) -> object:
-        if name in _OURS:
-            return getattr(config, _OURS[name])
-        raise AttributeError(f"torch._functorch.config: there is no setting {name!r}")
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name in _OURS:
-            _former[name] = getattr(config, _OURS[name])
-            setattr(config, _OURS[name], value)
-        else:
-            super().__setattr__(name, value)
-
-    def __delattr__(self, name: str) -> None:
-        # `unittest.mock.patch` does so in the end: the value before the last comes back.
-        if name in _OURS:
-            setattr(config, _OURS[name], _former[name])
-        else:
-            super().__delattr__(name)
 
 
 functionalize_rng_ops = False
@@ -77,4 +50,4 @@ def patch(
             setattr(module, key, former)
 
 
-sys.modules[__name__].__class__ = _Settings
+sys.modules[__name__].__class__ = SettingsOfFakes

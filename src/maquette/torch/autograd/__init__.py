@@ -59,4 +59,4 @@ __all__ = [
     "gradgradcheck",
     "variable",
 ]
-__getattr__ = forward(__name__, "maquette.autograd")
+__getattr__ = forward(__name__, "maquette.autograd", "maquette.autograd.grad_mode")
