@@ -521,22 +521,53 @@ def _moved(module: str, name: str) -> object:
     return vars(home)[name] if name in vars(home) else _absent(module, name)
 
 
-_MODULES_IN_NAMES = re.compile(
-    r"test_torch_(?:nn_functional|nn_init|_C__\w+?|functional|_tensor|_lowrank)?_?(?=[A-Za-z_])"
+# How PyTorch's names of tests begin that are called after a function's module, and what ours have
+# in the place of it, the first that is there; what follows is the function's name in both.
+_MODULES_IN_NAMES = (
+    (r"torch_distributed_distributed_c10d_", ("torch_face_later_",)),
+    (r"torch_nn_functional_", ("nn_functional_",)),
+    (r"torch_nn_init_", ("nn_init_",)),
+    (r"torch__C__nn_", ("nn_functional_", "")),
+    (r"torch__C__(?:linalg|fft|special)_", ("",)),
+    (r"torch_(?:functional|_tensor|_lowrank|_lobpcg|utils)_", ("",)),
+    (r"TensorBase_", ("Tensor_",)),
+    (r"torch_", ("",)),
 )
 
 
 def renamed(names: set[str], tests: list[unittest.TestCase]) -> dict[str, str]:
     """PyTorch's names of tests that are called after the module of a function, by ours."""
-    there = {f"{type(test).__name__}.{test._testMethodName}" for test in tests}
-    ours = [name for name in there if ".test_maquette_" in name]
+    there = set(map(_name_of, tests))
     found: dict[str, str] = {}
     for name in sorted(names - there):
         case, _, method = name.partition(".")
-        function = _MODULES_IN_NAMES.sub("", method, count=1)
-        same = [o for o in ours if o.startswith(case) and o.endswith(f"_{function}")]
+        same = [o for o in _places(case, method.removeprefix("test_"), there) if o not in found]
         if same:
-            found[min(same, key=len)] = name
+            found[same[0]] = name
+    return found
+
+
+def _name_of(test: unittest.TestCase) -> str:
+    """A test's name; one called after a module is called after the package that has the module."""
+    return f"{type(test).__name__}.{test._testMethodName.replace('_maquette_nn_', '_nn_')}"
+
+
+def _places(case: str, method: str, there: set[str]) -> list[str]:
+    """The tests of ours that one of PyTorch's may be, the likeliest first."""
+    matching = [(b, ours) for b, ours in _MODULES_IN_NAMES if re.match(b, method)]
+    if not matching:
+        return []
+    beginning, places = matching[0]
+    function = re.sub(f"^{beginning}", "", method)
+    found: list[str] = []
+    for place in places:
+        own = (
+            f"{case}.test_{place}"
+            if place.startswith(("nn_", "Tensor_"))
+            else f"{case}.test_maquette_{place}"
+        )
+        within = [n for n in there if n.startswith(own) and n.endswith(f"_{function}")]
+        found += sorted({*within, f"{own}{function}"} & there, key=len)
     return found
 
 
@@ -570,9 +601,7 @@ def main() -> None:
     matching = 0
     theirs = renamed(names or set(), tests)
     for test in tests:
-        # Tests of modules are called after the package that has the module.
-        method = test._testMethodName.replace("_maquette_nn_", "_nn_")
-        name = f"{type(test).__name__}.{method}"
+        name = _name_of(test)
         name = theirs.get(name, name)
         if names is None:
             if any(text in name for text in unwanted) or not all(text in name for text in wanted):

@@ -1,6 +1,8 @@
 """What torch.overrides tells of functions that classes and modes can answer."""
 
 import inspect
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -55,3 +57,48 @@ def test_subclasses_come_before_their_bases() -> None:
 def test_what_is_missing_says_what_to_do() -> None:
     with pytest.raises(NotImplementedError, match="with mode:"):
         overrides.enable_reentrant_dispatch()
+
+
+# --- what handlers are asked about beside operators ----------------------------------
+
+
+class _AnsweringTensor(torch.Tensor):
+    """A tensor whose class answers every call."""
+
+    @classmethod
+    def __torch_function__(
+        cls, func: object, types: object, args: object = (), kwargs: object = None
+    ) -> object:
+        return func
+
+
+@pytest.mark.parametrize("name", ["q_scale", "miopen_rnn", "fbgemm_pack_quantized_matrix"])
+def test_a_handler_answers_for_what_is_not_there(name: str) -> None:
+    function = getattr(torch, name)
+    assert function(_Answers()) is function
+    assert function in torch.overrides.get_testing_overrides()
+
+
+@pytest.mark.parametrize("name", ["is_complex", "get_device", "spmm", "saddmm", "unravel_index"])
+def test_functions_over_methods_offer_themselves(name: str) -> None:
+    function = getattr(torch, name)
+    assert function(_Answers(), _Answers(), _Answers()) is function
+
+
+@pytest.mark.parametrize("name", ["double", "where", "norm", "type", "tolist", "to"])
+def test_tensors_own_method_asks_the_handler_of_a_subclass(name: str) -> None:
+    method = getattr(torch.Tensor, name)
+    assert method(_AnsweringTensor()) is method
+
+
+@pytest.mark.parametrize("make", [_Answers, _AnsweringTensor])
+def test_an_index_with_a_handler_is_asked(make: Callable[[], Any]) -> None:
+    assert torch.ones(2)[make()] is torch.Tensor.__getitem__
+    assert torch.ones(2, 2)[0, make()] is torch.Tensor.__getitem__
+
+
+def test_functions_of_modules_are_resolved_as_PyTorchs_are() -> None:
+    resolve = torch.overrides.resolve_name
+    assert resolve(torch.stft) == "torch.functional.stft"
+    assert resolve(torch.nn.init.constant_) == "torch.nn.init.constant_"
+    assert torch.overrides.is_tensor_method_or_property(torch.Tensor.shape.__get__)  # type: ignore[attr-defined]  # a property

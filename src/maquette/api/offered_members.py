@@ -60,6 +60,37 @@ def _offered_method(name: str, function: FunctionType) -> Callable[..., Any]:
     return method
 
 
+# Methods written in Python that ask the handler themselves when called by `Tensor`'s own name on a
+# tensor of a subclass, ``super().double()``. Not those that take less than a microsecond.
+_ASKING = (
+    "bfloat16 bool byte cdouble cfloat chalf char cpu cuda double float half int ipu long mtia "
+    "short xpu to type tolist apply_ map_ map2_ lu module_load numpy pin_memory is_pinned "
+    "record_stream resize resize_as share_memory_ is_shared storage untyped_storage dim_order "
+    "int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale "
+    "q_zero_point qscheme slice_inverse to_mkldnn nonzero norm polygamma stft tensor_split unique "
+    "unique_consecutive where requires_grad_ is_distributed is_inference is_set_to "
+    "__repr__ __format__ __contains__ "
+    "__index__ __array_wrap__ __reduce_ex__"
+).split()
+
+
+def _asking(function: FunctionType) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def method(self: Tensor, *args: object, **kwargs: object) -> Any:
+        if self.__class__ is not Tensor and is_overridden((self, *args), kwargs):
+            return offered(method, (self, *args), kwargs)
+        return function(self, *args, **kwargs)
+
+    return method
+
+
+def _ask_first() -> None:
+    for name in _ASKING:
+        function = inspect.getattr_static(Tensor, name, None)
+        if isinstance(function, FunctionType):
+            setattr(Tensor, name, _asking(function))
+
+
 def _as_written(
     function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
 ) -> tuple[tuple[object, ...], dict[str, object]]:
@@ -89,3 +120,4 @@ def _offered_property(name: str, member: property) -> property:
 
 
 SUBCLASSED.append(offer_members)
+_ask_first()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 
@@ -22,7 +23,13 @@ from maquette.core.symbols import expect_true, is_known, is_true, node_of, plain
 from maquette.dispatch.abstract import overrides_torch_function
 from maquette.dispatch.keysets import TORCH_FUNCTION
 from maquette.dispatch.tls import tls
-from maquette.dispatch.torch_function import NO_OVERRIDE, call_torch_function, modes_are_active
+from maquette.dispatch.torch_function import (
+    NO_OVERRIDE,
+    call_torch_function,
+    is_overridden,
+    modes_are_active,
+    offered,
+)
 from maquette.tensor.tensor import Tensor, from_array
 
 _LARGEST = 2**63 - 1
@@ -45,6 +52,8 @@ def getitem(self: Tensor, index: object) -> Tensor:
         return _at(self, 0, 0, index)
     if index.__class__ is slice and self.meta.shape:
         return _slice(self, 0, *_bounds(index))  # whole or not
+    if _asks(index):
+        return cast("Tensor", offered(Tensor.__getitem__, (self, index), {}))
     view, found = _applied(self, _items(index))
     if found:
         return indexing.index(view, _listed(view, found))
@@ -56,6 +65,9 @@ def setitem(self: Tensor, index: object, value: object) -> None:
     if self._keys & TORCH_FUNCTION or modes_are_active():
         if _offered("__setitem__", self, index, value) is not NO_OVERRIDE:
             return
+    if _asks(index) or (value.__class__ not in _PLAIN and _asks(value)):
+        offered(Tensor.__setitem__, (self, index, value), {})
+        return
     if isinstance(value, np.generic):
         value = value.item()
     if not isinstance(value, (Tensor, int, float, complex)) and node_of(value) is None:
@@ -90,6 +102,17 @@ def _offered(name: str, self: Tensor, *rest: object) -> object:
     if tls.st.function_modes or overrides_torch_function(type(self)):
         return call_torch_function(getattr(Tensor, name), (self, *rest), {})
     return NO_OVERRIDE
+
+
+_PLAIN = frozenset((int, float, bool, complex, slice, type(None), type(...), Tensor, list))
+
+
+def _asks(index: object) -> bool:
+    """Whether an index, or one of several, has a handler of its own."""
+    for item in index if index.__class__ is tuple else (index,):  # type: ignore[attr-defined]  # a tuple
+        if item.__class__ not in _PLAIN and overrides_torch_function(item.__class__):
+            return is_overridden((item,), {})
+    return False
 
 
 def _write(target: Tensor, value: Tensor) -> None:

@@ -13,6 +13,7 @@ from typing import ParamSpec
 
 from maquette.api import functions as mq
 from maquette.autograd import no_grad
+from maquette.dispatch.torch_function import overridable
 from maquette.tensor import Tensor
 
 P = ParamSpec("P")
@@ -44,6 +45,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     return math.sqrt(2.0 / (1 + slope**2))
 
 
+@overridable
 def uniform_(
     tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: object | None = None
 ) -> Tensor:
@@ -52,6 +54,7 @@ def uniform_(
         return tensor.uniform_(a, b, generator=generator)
 
 
+@overridable
 def normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: object | None = None
 ) -> Tensor:
@@ -94,6 +97,7 @@ def trunc_normal_(
         return tensor if kept is tensor else tensor.copy_(kept)
 
 
+@overridable
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """`val` everywhere."""
     with no_grad():
@@ -153,6 +157,7 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: object | None =
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / float(fan_in + fan_out)), generator)
 
 
+@overridable
 def kaiming_uniform_(
     tensor: Tensor,
     a: float = 0,

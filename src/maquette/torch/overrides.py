@@ -23,8 +23,11 @@ from maquette.dispatch.torch_function import (
     takes_hop,
 )
 from maquette.tensor.tensor import Tensor
+from maquette.torch.face.absences import Absent
+from maquette.torch.face.absent_names import names_of
 from maquette.torch.face.forwarding import forward, without_underscores
 from maquette.torch.face.later import later
+from maquette.torch.face.old_names import FUNCTIONS as ABSENT_FUNCTIONS
 
 
 def is_tensor_like(inp: object) -> bool:
@@ -33,12 +36,17 @@ def is_tensor_like(inp: object) -> bool:
 
 
 def is_tensor_method_or_property(func: Callable[..., object]) -> bool:
-    """Whether a function is a method of `Tensor`."""
-    return getattr(Tensor, getattr(func, "__name__", ""), None) is func
+    """Whether a function is a method of `Tensor`, or the getter of a property."""
+    name = getattr(func, "__name__", "")
+    return name == "__get__" or getattr(Tensor, name, None) is func
 
 
 def has_torch_function(relevant_args: Iterable[object]) -> bool:
     """Whether a mode, or the class of an argument, is to be asked about a call."""
+    if not isinstance(relevant_args, Iterable):
+        raise TypeError(
+            f"has_torch_function expected a sequence of arguments, got {relevant_args!r}"
+        )
     return not takes_hop() and is_overridden(tuple(relevant_args), {})
 
 
@@ -118,7 +126,7 @@ _IGNORED = """
     is_autocast_enabled autocast_increment_nesting autocast_decrement_nesting
     clear_autocast_cache get_autocast_dtype set_autocast_dtype set_autocast_enabled
     is_autocast_cache_enabled set_autocast_cache_enabled get_device_module unify_type_list
-    compiled_with_cxx11_abi is_vulkan_available is_distributed
+    compiled_with_cxx11_abi is_vulkan_available
     sym_int sym_float sym_max sym_min sym_not sym_ite sym_sqrt sym_sum sym_fresh_size
     sym_constrain_range sym_constrain_range_for_size get_file_path
 """.split()
@@ -145,7 +153,33 @@ def get_default_nowrap_functions() -> set[Callable[..., object]]:
     return {getter.__get__ for getter in getters}
 
 
-_NAMESPACES = ("", "nn.functional", "Tensor", "linalg", "fft", "special")
+# Of `distributed`: with one process a handler is all that can answer.
+_OF_DISTRIBUTED = frozenset(
+    "all_gather all_gather_coalesced all_gather_single all_reduce all_reduce_coalesced all_to_all "
+    "all_to_all_single broadcast gather irecv isend recv reduce reduce_scatter "
+    "reduce_scatter_single scatter send".split()
+)
+_NAMESPACES = (
+    "functional",
+    "",
+    "nn.functional",
+    "nn.init",
+    "Tensor",
+    "linalg",
+    "fft",
+    "special",
+    "distributed",
+)
+
+# Functions whose names begin with an underscore, and that handlers are asked about nevertheless.
+_PRIVATE = frozenset(
+    "_assert_async _conj_copy _functional_assert_async _fused_rms_norm _native_batch_norm_legit "
+    "_indices_copy _values_copy _neg_view_copy _reshape_alias_copy _rowwise_prune".split()
+)
+# Functions of torch's that are not there, and so not in `dir`: a handler may answer for them.
+_LISTED_TOO = sorted({*_PRIVATE, *ABSENT_FUNCTIONS, *names_of("")})
+# Of `nn.init`, those that offer themselves; the others call them.
+_OF_INIT = frozenset(("constant_", "kaiming_uniform_", "normal_", "uniform_"))
 
 
 def _namespaces() -> Iterator[tuple[str, Any]]:
@@ -157,17 +191,28 @@ def _namespaces() -> Iterator[tuple[str, Any]]:
         yield f"torch.{path}" if path else "torch", namespace
 
 
+_ONLY = {"torch.nn.init": _OF_INIT, "torch.distributed": _OF_DISTRIBUTED}
+
+
+def _may_be_overridden(place: str, name: str) -> bool:
+    if place in _ONLY:
+        return name in _ONLY[place]
+    return place == "torch.Tensor" or not name.startswith("_") or name in _PRIVATE
+
+
 @functools.cache
 def _by_namespace() -> dict[str, dict[str, Any]]:
     """The functions that can be overridden, by namespace and name."""
     ignored, found = get_ignored_functions(), {}
     for place, namespace in _namespaces():
-        names = [n for n in dir(namespace) if place == "torch.Tensor" or not n.startswith("_")]
         functions: dict[str, Any] = {}
-        for name in names:
+        names = {*dir(namespace), *(_LISTED_TOO if place == "torch" else _ONLY.get(place, ()))}
+        for name in sorted(filter(functools.partial(_may_be_overridden, place), names)):
             value: Any = getattr(namespace, name, None)
             if place == "torch.Tensor" and not callable(value) and hasattr(value, "__get__"):
                 value = value.__get__  # of a property; handlers are told its getter
+            if isinstance(value, Absent) and name.islower():
+                functions[name] = value  # a handler may answer for what is not there
             if isinstance(value, type) or not callable(value) or value in ignored:
                 continue
             if isinstance(value, types.FunctionType | types.MethodWrapperType):

@@ -26,6 +26,7 @@ from maquette.core.device import device as Device
 from maquette.core.layout import contiguous_format
 from maquette.core.size import Size
 from maquette.core.warned import Always
+from maquette.dispatch.torch_function import overridable
 from maquette.fx.names import public_module
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
@@ -51,6 +52,9 @@ class OutOfMemoryError(RuntimeError):
 # --- questions -----------------------------------------------------------------------
 
 
+_offered = partial(overridable, as_written=True)
+
+
 def is_tensor(obj: object) -> bool:
     """Whether ``obj`` is a tensor."""
     return isinstance(obj, Tensor)
@@ -61,41 +65,49 @@ def is_storage(obj: object) -> bool:
     return isinstance(obj, UntypedStorage | TypedStorage)
 
 
+@_offered
 def is_floating_point(input: Tensor) -> bool:
     """Whether the tensor's dtype is a float's."""
     return input.is_floating_point()
 
 
+@_offered
 def is_complex(input: Tensor) -> bool:
     """Whether the tensor's dtype is complex."""
     return input.is_complex()
 
 
+@_offered
 def is_inference(input: Tensor) -> bool:
     """Whether the tensor was made in inference mode."""
     return input.is_inference()
 
 
+@_offered
 def numel(input: Tensor) -> int:
     """How many elements the tensor has."""
     return input.numel()
 
 
+@_offered
 def is_signed(input: Tensor) -> bool:
     """Whether the tensor's dtype has negative numbers."""
     return input.dtype.is_signed
 
 
+@_offered
 def is_conj(input: Tensor) -> bool:
     """Whether the tensor is a view of conjugates."""
     return input.is_conj()
 
 
+@_offered
 def is_neg(input: Tensor) -> bool:
     """Whether the tensor is a view of negatives."""
     return input.is_neg()
 
 
+@_offered
 def get_device(input: Tensor) -> int:
     """The number of the tensor's device; -1 on the cpu."""
     return input.get_device()
@@ -133,6 +145,7 @@ def get_device_module(device: str | Device | None = None) -> ModuleType:
     return importlib.import_module(f"maquette.torch.{kind}")
 
 
+@_offered
 def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, ...]:
     """For places in a flattened tensor of this shape, the index in each dimension.
 

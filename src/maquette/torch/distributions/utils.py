@@ -24,7 +24,8 @@ def broadcast_all(*values: Value) -> list[Tensor]:
     Raises ValueError for what is neither a number nor a tensor.
     """
     for value in values:
-        if not isinstance(value, Tensor | bool | int | float) and not hasattr(value, "node"):
+        known = isinstance(value, Tensor | bool | int | float) or hasattr(value, "node")
+        if not known and not hasattr(value, "__torch_function__"):
             raise ValueError(
                 "Input arguments must all be instances of Number, torch.Tensor or objects "
                 f"implementing __torch_function__; got {type(value).__name__}"

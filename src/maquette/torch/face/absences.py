@@ -9,7 +9,9 @@ from __future__ import annotations
 import importlib
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, NoReturn, cast
+from typing import Any, cast
+
+from maquette.dispatch.torch_function import is_overridden, offered
 
 _ONE_PROCESS = "there is one process; run the program without a launcher"
 _TRACE = "trace with torch.fx or make_fx, or plan with maquette.plan"
@@ -99,7 +101,9 @@ class Absent(type):
 
     _said: str
 
-    def __call__(cls, *args: object, **kwargs: object) -> NoReturn:
+    def __call__(cls, *args: object, **kwargs: object) -> object:
+        if is_overridden(args, kwargs):
+            return offered(cls, args, kwargs)
         raise NotImplementedError(cls._said)
 
     @classmethod

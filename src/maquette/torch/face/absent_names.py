@@ -50,14 +50,12 @@ _NAMES = {
         "call torch.library and torch.ops": "ExcludeDispatchKeyGuard",
         "use cProfile": "ThroughputBenchmark BenchmarkConfig BenchmarkExecutionStats",
         "call the function itself": "fork wait",
-        "copy what the method gives: indices().clone()": "ccol_indices_copy col_indices_copy "
-        "crow_indices_copy indices_copy row_indices_copy values_copy",
         _SETTING: "get_autocast_ipu_dtype get_autocast_xla_dtype is_autocast_ipu_enabled "
         "is_autocast_xla_enabled set_autocast_ipu_dtype set_autocast_ipu_enabled "
         "set_autocast_xla_dtype set_autocast_xla_enabled init_num_threads",
         "call torch.nn.functional, which serves every device": "cudnn_affine_grid_generator "
         "cudnn_batch_norm cudnn_convolution cudnn_convolution_add_relu cudnn_convolution_relu "
-        "cudnn_convolution_transpose cudnn_grid_sampler cudnn_is_acceptable miopen_batch_norm "
+        "cudnn_convolution_transpose cudnn_grid_sampler miopen_batch_norm "
         "miopen_convolution miopen_convolution_add_relu miopen_convolution_relu miopen_ctc_loss "
         "miopen_convolution_transpose miopen_depthwise_convolution miopen_rnn "
         "mkldnn_adaptive_avg_pool2d mkldnn_convolution mkldnn_linear_backward_weights "

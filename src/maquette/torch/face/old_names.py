@@ -6,6 +6,7 @@ The names exist so that programs can import them; a call says what is missing, o
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NoReturn
 
 from maquette.api.layout_methods import (
@@ -15,9 +16,11 @@ from maquette.api.layout_methods import (
     REMOVED,
     removed,
 )
+from maquette.dispatch.torch_function import overridable
 from maquette.tensor.tensor import Tensor
 from maquette.torch.face.later import functions_for_later
 
+_offered = partial(overridable, as_written=True)
 _QUANTIZED = (
     "quantize_per_tensor", "quantize_per_tensor_dynamic", "quantize_per_channel",
     "empty_quantized", "fake_quantize_per_tensor_affine", "fake_quantize_per_channel_affine",
@@ -27,7 +30,6 @@ _QUANTIZED = (
     *QUANTIZED,
 )  # fmt: skip
 _OTHER = {
-    "lobpcg": "use torch.linalg.eigh, which gives all eigenvalues",
     "slice_inverse": OTHER["slice_inverse"],
     "cond": "write a Python if",
     "while_loop": "write a Python while",
@@ -40,15 +42,20 @@ FUNCTIONS: dict[str, Callable[..., NoReturn]] = {
 }
 
 
-def spmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The product of a sparse and a dense matrix."""
-    found: Tensor = input @ mat2
-    return found
+def _product(name: str) -> Callable[[Tensor, Tensor], Tensor]:
+    def product(input: Tensor, mat2: Tensor) -> Tensor:
+        """The product of a sparse and a dense matrix."""
+        found: Tensor = input @ mat2
+        return found
+
+    product.__name__ = product.__qualname__ = name
+    return _offered(product)
 
 
-hsmm = dsmm = spmm
+spmm, hsmm, dsmm = map(_product, ("spmm", "hsmm", "dsmm"))
 
 
+@_offered
 def saddmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
@@ -56,11 +63,13 @@ def saddmm(
     return input.sspaddmm(mat1, mat2, beta=beta, alpha=alpha)
 
 
+@_offered
 def dequantize(input: Tensor) -> Tensor:
     """The numbers as float32: there is nothing to undo."""
     return input.dequantize()
 
 
+@_offered
 def is_distributed(input: Tensor) -> bool:
     """False: one process has all of it."""
     return False

@@ -1,11 +1,14 @@
-"""`torch.svd_lowrank` and `pca_lowrank`: the largest singular values by random projections.
+"""A few of many singular or eigenvalues: `torch.svd_lowrank`, `pca_lowrank` and `lobpcg`.
 
-Halko, Martinsson and Tropp, "Finding structure with randomness", 2011, algorithms 4.4 and 5.1.
+The first two are random projections: Halko, Martinsson and Tropp, "Finding structure with
+randomness", 2011, algorithms 4.4 and 5.1. The third takes its share of all eigenvalues.
 """
 
 from __future__ import annotations
 
 from maquette.api import functions as mq
+from maquette.core.layout import strided
+from maquette.dispatch.torch_function import overridable
 from maquette.tensor.tensor import Tensor
 
 Factors = tuple[Tensor, Tensor, Tensor]
@@ -24,6 +27,7 @@ def get_approximate_basis(
     return basis
 
 
+@overridable
 def svd_lowrank(
     A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None
 ) -> Factors:
@@ -38,6 +42,7 @@ def svd_lowrank(
     return (left, s, right) if tall else (right, s, left)
 
 
+@overridable
 def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> Factors:
     """`svd_lowrank` of the rows of A, centered unless told not to; q: at most 6 by default."""
     rows, columns = A.shape[-2:]
@@ -50,3 +55,53 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
     if not niter >= 0:
         raise ValueError(f"niter(={niter}) must be non-negative integer")
     return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, rank, niter)
+
+
+def _dense(matrix: Tensor) -> Tensor:
+    return matrix if matrix.layout is strided else matrix.to_dense()
+
+
+@overridable
+def lobpcg(
+    A: Tensor,
+    k: int | None = None,
+    B: Tensor | None = None,
+    X: Tensor | None = None,
+    n: int | None = None,
+    iK: Tensor | None = None,
+    niter: int | None = None,
+    tol: float | None = None,
+    largest: bool | None = None,
+    method: str | None = None,
+    tracker: object | None = None,
+    ortho_iparams: object | None = None,
+    ortho_fparams: object | None = None,
+    ortho_bparams: object | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The k largest, or smallest, eigenvalues of A x = e B x [..., k], with their vectors.
+
+    A is symmetric and B symmetric and positive definite, dense or sparse, [..., m, m]; k is 1, or
+    as many as X has columns. All eigenvalues are computed, so that starting vectors, numbers of
+    steps and tolerances change nothing, and no tracker is called.
+
+    Raises ValueError where m is less than 3 k, as the method of that name asks for.
+    """
+    size = A.shape[-1]
+    count = k if k is not None else 1 if X is None else X.shape[-1]
+    if size < 3 * count:
+        raise ValueError(
+            f"LPBPCG algorithm is not applicable when the number of A rows (={size}) is smaller "
+            f"than 3 x the number of requested eigenpairs (={count}); use torch.linalg.eigh"
+        )
+    dense = _dense(A)
+    if B is None:
+        values, vectors = mq.linalg_eigh(dense)
+    else:
+        factor = mq.linalg_cholesky(_dense(B))
+        half = mq.linalg_solve_triangular(factor, dense, upper=False)
+        whole = mq.linalg_solve_triangular(factor.mT, half, upper=True, left=False)
+        values, vectors = mq.linalg_eigh(whole)
+        vectors = mq.linalg_solve_triangular(factor.mT, vectors, upper=True)
+    if largest is None or largest:
+        return values[..., -count:].flip(-1), vectors[..., -count:].flip(-1)
+    return values[..., :count], vectors[..., :count]

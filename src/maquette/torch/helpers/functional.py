@@ -6,6 +6,12 @@ import importlib
 
 from maquette.api import functions
 
+__all__ = (  # what `__getattr__` finds
+    "atleast_1d atleast_2d atleast_3d broadcast_shapes broadcast_tensors cartesian_prod block_diag "
+    "cdist chain_matmul einsum istft lu norm meshgrid pca_lowrank split stft svd_lowrank tensordot "
+    "unique unique_consecutive unravel_index".split()
+)
+
 
 def __getattr__(name: str) -> object:
     if name.startswith("__"):
@@ -15,3 +21,7 @@ def __getattr__(name: str) -> object:
         if found is not None:
             return found
     raise AttributeError(f"module 'torch.functional' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
