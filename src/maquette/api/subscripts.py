@@ -109,7 +109,7 @@ _PLAIN = frozenset((int, float, bool, complex, slice, type(None), type(...), Ten
 
 def _asks(index: object) -> bool:
     """Whether an index, or one of several, has a handler of its own."""
-    for item in index if index.__class__ is tuple else (index,):  # type: ignore[attr-defined]  # a tuple
+    for item in index if index.__class__ is tuple else (index,):
         if item.__class__ not in _PLAIN and overrides_torch_function(item.__class__):
             return is_overridden((item,), {})
     return False
