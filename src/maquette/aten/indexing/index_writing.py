@@ -530,7 +530,7 @@ def _check_put(self: TensorMeta, index: TensorMeta, source: TensorMeta, accumula
             f"{self.dtype.scalar_name} and source.dtype = {source.dtype.scalar_name}"
         ),
     )
-    check(
+    check_index(
         index.numel == source.numel,
         lambda: (
             f"put_(): Expected source and index to have the same number of elements, but got "
