@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import maquette as mq
 import maquette.torch as torch
 from maquette.torch import serialization
 from maquette.torch.serialization import LoadEndianness, set_default_load_endianness
@@ -235,3 +236,32 @@ def test_the_state_of_a_cycle_is_plain() -> None:
     optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1, momentum=0.9)
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 6.0, total_steps=10)
     assert torch.load(io.BytesIO(saved(scheduler.state_dict()))) == scheduler.state_dict()
+
+
+def test_records_are_written_and_read_under_pytorchs_names(tmp_path: Path) -> None:
+    path = str(tmp_path / "own.pt")
+    with torch.serialization._open_zipfile_writer(path) as writer:
+        writer.write_record("a", b"12345", 3)
+        writer.write_record_metadata("room/b", 4)
+    with torch.serialization._open_zipfile_reader(path) as reader:
+        assert reader.get_record("a") == b"123"
+        assert reader.get_record("room/b") == bytes(4)
+        assert {"a", "room/b", "version"} <= set(reader.get_all_records())
+        assert not reader.has_record("c")
+        begin = reader.get_record_offset("a")
+    assert Path(path).read_bytes()[begin : begin + 3] == b"123"
+
+
+def test_a_saved_storage_is_a_record(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    torch.save(mq.arange(3.0), buffer)
+    reader = torch._C.PyTorchFileReader(buffer)
+    assert reader.get_storage_from_record("data/0", 3, mq.float32).tolist() == [0, 1, 2]
+    assert reader.version() == 3
+    with pytest.raises(RuntimeError, match="no record 'x'"):
+        reader.get_record("x")
+
+
+def test_a_call_as_text_shows_no_elements() -> None:
+    text = torch._utils.render_call(torch.sum, [mq.ones(100)], {"dim": 0})
+    assert text == "torch.sum(tensor([...], size=(100,)), dim=0)"

@@ -226,7 +226,7 @@ def _nested(
 def _row(array: Array, indent: int, style: AnyStyle, options: PrintOptions, summarise: bool) -> str:
     values = array.tolist()
     edge = options.edgeitems if summarise else -1
-    parts = _elided(len(values), edge, lambda i: style.column(values[i]), " ...")
+    parts = _elided(len(values), edge, lambda i: style.column(values[i]), " ..." if edge else "...")
     columns = (options.linewidth - indent) / (style.width + 2)
     per_line = max(1, int(columns))
     lines = [", ".join(parts[at : at + per_line]) for at in range(0, len(parts), per_line)]
@@ -341,7 +341,7 @@ def _suffixes(t: Tensor, array: Array | None) -> list[str]:
     suffixes = []
     if meta.device.type != "cpu":
         suffixes.append(f"device='{meta.device}'")
-    if array is None or (meta.numel == 0 and meta.ndim != 1):
+    if array is None or (meta.ndim != 1 if meta.numel == 0 else not _options[0].edgeitems):
         suffixes.append(f"size={_shape_text(meta.shape)}")
     if array is not None and meta.numel:
         usual |= {int64, bool_, default_complex_dtype()}

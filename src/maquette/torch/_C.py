@@ -9,6 +9,7 @@ from maquette.torch.dispatch_queries import *  # noqa: F403  # questions to the 
 from maquette.torch.face.forwarding import forward, without_underscores
 from maquette.torch.helpers.schema_types import *  # noqa: F403  # what an argument's type is asked to be
 from maquette.torch.internals import *  # noqa: F403  # private names that programs' tests call
+from maquette.torch.saving.archives import PyTorchFileReader, PyTorchFileWriter
 from maquette.transforms.inspection import (
     is_vmap_fallback_warning_enabled as _debug_only_are_vmap_fallback_warnings_enabled,
 )
@@ -42,6 +43,8 @@ __getattr__ = forward(
     spellings=without_underscores,
 )
 __all__ = [
+    "PyTorchFileReader",
+    "PyTorchFileWriter",
     "_debug_only_are_vmap_fallback_warnings_enabled",
     "_debug_only_display_vmap_fallback_warnings",
 ]

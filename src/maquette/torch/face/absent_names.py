@@ -45,7 +45,6 @@ _NAMES = {
         "QUInt2x4Storage fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation "
         "fbgemm_linear_int8_weight fbgemm_linear_int8_weight_fp32_activation "
         "fbgemm_linear_quantize_weight fbgemm_pack_gemm_matrix_fp16 fbgemm_pack_quantized_matrix",
-        "use torch.save and torch.load": "PyTorchFileReader PyTorchFileWriter",
         "call torch.norm": "native_norm",
         "call torch.library and torch.ops": "ExcludeDispatchKeyGuard",
         "use cProfile": "ThroughputBenchmark BenchmarkConfig BenchmarkExecutionStats",
@@ -66,7 +65,6 @@ _NAMES = {
     "_C": {
         _SCRIPT: "Value Graph Node Block CompilationUnit "
         "ScriptObject JITException ScriptModule ScriptFunction ErrorReport FutureType",
-        "use torch.save and torch.load": "PyTorchFileReader PyTorchFileWriter",
     },
     "accelerator": {_NO_DEVICE: "Graph memory_stats reset_accumulated_memory_stats"},
     "autograd": {_PLAN: "_enable_profiler _KinetoEvent ProfilerConfig"},

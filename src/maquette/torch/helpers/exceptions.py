@@ -10,6 +10,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
 
+from maquette.tensor.printing import printoptions
+
 
 class KeyErrorMessage(str):
     """A text whose repr is itself, so that a KeyError shows its lines."""
@@ -70,7 +72,8 @@ def try_import(module_name: str) -> ModuleType | None:
 
 
 def render_call(fn: Any, args: Any, kwargs: Any) -> str:
-    """A call as text, ``torch.add(tensor(...), 1)``."""
+    """A call as text, ``torch.add(tensor([...], size=(3,)), 1)``: no elements of tensors."""
     name = importlib.import_module("maquette.torch.overrides").resolve_name(fn) or str(fn)
-    named = [f"{key}={value!r}" for key, value in kwargs.items()]
-    return f"{name}({', '.join([*map(repr, args), *named])})"
+    with printoptions(threshold=0, edgeitems=0):
+        named = [f"{key}={value!r}" for key, value in kwargs.items()]
+        return f"{name}({', '.join([*map(repr, args), *named])})"

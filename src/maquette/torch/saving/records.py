@@ -65,10 +65,14 @@ class Reader:
             self.archive = zipfile.ZipFile(file)
         except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
             raise FileError(f"{self.name}: this zip archive cannot be read: {error}") from None
+        self.folder = self.find_folder()
+
+    def find_folder(self) -> str:
+        """The folder of the records, with a slash."""
         index = next((n for n in self.archive.namelist() if n.endswith("/data.pkl")), None)
         if index is None:
             raise FileError(f"{self.name}: this zip is no checkpoint: it has no data.pkl")
-        self.folder = index.removesuffix("data.pkl")
+        return index.removesuffix("data.pkl")
 
     def read(self, name: str, expected: int | None = None) -> Bytes:
         """A record's bytes, in memory of their own; expected: how many the file says it has."""
@@ -100,10 +104,7 @@ class Reader:
                 f"{self.name}: the record '{name}' has {info.file_size} bytes, where the file "
                 f"says that it has {expected}"
             )
-        self.file.seek(info.header_offset + 26)
-        lengths = self.file.read(4)
-        name_length, extra = lengths[0] | lengths[1] << 8, lengths[2] | lengths[3] << 8
-        begins = info.header_offset + _FIXED + name_length + extra
+        begins = self.begin_of(name)
         if begins + expected > os.path.getsize(path):
             raise FileError(f"{self.name}: the record '{name}' reaches beyond the file")
         if expected == 0:
@@ -112,6 +113,14 @@ class Reader:
             path, np.uint8, mode="r+" if shared else "c", offset=begins, shape=(expected,)
         )
         return mapped.view(np.ndarray)
+
+    def begin_of(self, name: str) -> int:
+        """Where in the file the bytes of a record begin."""
+        info = self._info(name)
+        self.file.seek(info.header_offset + 26)
+        lengths = self.file.read(4)
+        name_length, extra = lengths[0] | lengths[1] << 8, lengths[2] | lengths[3] << 8
+        return info.header_offset + _FIXED + name_length + extra
 
     def holds(self, name: str) -> bool:
         """Whether there is a record of this name."""

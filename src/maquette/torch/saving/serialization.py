@@ -36,6 +36,12 @@ from maquette.tensor.saving import (
 from maquette.tensor.storage import UntypedStorage
 from maquette.torch.saving import legacy_files
 from maquette.torch.saving._utils import StoredElements, _get_layout
+from maquette.torch.saving.archives import (
+    _open_file_like,
+    _open_zipfile_reader,
+    _open_zipfile_writer,
+    folder_for,
+)
 from maquette.torch.saving.opening import opened_for_reading, opened_for_writing
 from maquette.torch.saving.pickles import (
     Pickler,
@@ -114,7 +120,7 @@ def _save(
     data = io.BytesIO()
     pickler = made_by(data, protocol)
     pickler.dump(obj)
-    archive = ArchiveWriter(file, _folder_for(file))
+    archive = ArchiveWriter(file, folder_for(file))
     archive.write("data.pkl", data.getvalue())
     archive.write(".format_version", b"1")
     archive.write(".storage_alignment", b"64")
@@ -126,12 +132,6 @@ def _save(
     digest = hashlib.sha256(data.getvalue()).digest()
     archive.write(".data/serialization_id", str(int.from_bytes(digest[:16])).zfill(40).encode())
     archive.close()
-
-
-def _folder_for(file: IO[bytes]) -> str:
-    name = getattr(file, "name", None)
-    stem = os.path.splitext(os.path.basename(name))[0] if isinstance(name, str) else ""
-    return stem if stem.isascii() and stem else "archive"
 
 
 # --- reading -------------------------------------------------------------------------
@@ -385,6 +385,9 @@ __all__ = [
     "FileError",
     "LoadEndianness",
     "_get_layout",
+    "_open_file_like",
+    "_open_zipfile_reader",
+    "_open_zipfile_writer",
     "add_safe_globals",
     "clear_safe_globals",
     "get_crc32_options",
