@@ -274,3 +274,9 @@ def test_draws_do_not_move_with_their_parameters(draw):
     with dual_level():
         drawn = draw(make_dual(mq.full((3,), 0.5), mq.ones(3)))
         assert unpack_dual(drawn).tangent.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_tangent_without_elements_is_kept_wherever_it_begins() -> None:
+    a, b = (mq.ones(3).as_strided((0,), (1,), begin) for begin in (1, 2))
+    with dual_level():
+        assert unpack_dual(make_dual(a, b)).tangent is b

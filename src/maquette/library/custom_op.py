@@ -293,9 +293,9 @@ class CustomOpDef:
 
         def missing(*args: object, **kwargs: object) -> object:
             raise RuntimeError(
-                f"There was no fake impl registered for {self}. This is necessary for running on "
-                f"fake or meta tensors, and for tracing. Register one with "
-                f"{self._name}.register_fake(fn)"
+                f"There was no fake impl registered for {self}. This is necessary for "
+                f"torch.compile/export/fx tracing to work. Please use "
+                f"`{self._name}.register_fake` to add an fake impl."
             )
 
         if self._tag is not None:

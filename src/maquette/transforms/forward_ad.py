@@ -161,7 +161,7 @@ def _lies_alike(value: Tensor, tangent: Tensor) -> bool:
     """Whether any view of one can be taken of the other: they lie alike in storages of one size."""
     one, other = value.meta, tangent.meta
     return (
-        one.offset == other.offset
+        (one.offset == other.offset or one.numel == 0)
         and value.is_conj() == tangent.is_conj()
         and value.is_neg() == tangent.is_neg()
         and all(s == t for n, s, t in zip(one.shape, one.strides, other.strides) if n > 1)
