@@ -515,6 +515,8 @@ class OtherReleases:
 
 
 def _moved(module: str, name: str) -> object:
+    if name.startswith("__"):  # without `__all__` a star takes the whole module
+        raise AttributeError(name)
     home = importlib.import_module(f"{HELPERS}.common_device_type")
     if name == "skipOps":  # once with the class and the name of the test before the operators
         return lambda *given: home.skipOps(given[-1])
@@ -585,7 +587,7 @@ def main() -> None:
         importlib.import_module(name)
     helpers = importlib.import_module("torch.testing._internal.common_utils")
     # Helpers that another release of PyTorch has: decorators, as a rule, that are no matter here.
-    helpers.__getattr__ = lambda name: _absent(HELPERS, name)  # type: ignore[method-assign]
+    helpers.__getattr__ = lambda name: _moved(HELPERS, name)  # type: ignore[method-assign]
     sys.meta_path.insert(0, OtherReleases())
     texts: list[str] = []
     if request["texts"] is not None:
