@@ -196,3 +196,12 @@ def test_a_step_that_is_replaced_after_the_scheduler_is_warned_of():
     optimizer.step()
     with pytest.warns(UserWarning, match="(?s)has been overridden.*how-to-adjust-learning-rate"):
         scheduler.step()
+
+
+def test_what_lowers_the_rates_of_a_plateau_is_given_the_epoch():
+    scheduler = lr_scheduler.ReduceLROnPlateau(optimizer_of(), patience=0)
+    lowered = []
+    scheduler._reduce_lr = lowered.append
+    for metric in (1.0, 1.0, 0.5, 2.0):
+        scheduler.step(metric)
+    assert lowered == [2, 4]

@@ -451,3 +451,24 @@ def test_classes_under_names_of_python_2_are_read() -> None:
     torch.save({"kind": int, "spread": range}, file)
     file.seek(0)
     assert torch.load(file, weights_only=False) == {"kind": int, "spread": range}
+
+
+def test_a_file_that_was_saved_to_is_flushed(tmp_path: Path) -> None:
+    with open(tmp_path / "saved.pt", "wb") as file:
+        torch.save(torch.ones(3), file)
+        assert torch.load(tmp_path / "saved.pt").tolist() == [1, 1, 1]
+
+
+def test_an_object_that_gathers_what_is_written_is_flushed() -> None:
+    class Gathering:
+        calls: list[object] = []
+
+        def write(self, data: bytes) -> None:
+            self.calls.append(len(data))
+
+        def flush(self) -> None:
+            self.calls.append("flush")
+
+    torch.save(torch.ones(3), Gathering())
+    assert Gathering.calls[-1] == "flush"
+    assert len(Gathering.calls) > 1

@@ -20,18 +20,21 @@ _PLACED = ("seek", "tell", "seekable")
 
 @contextmanager
 def opened_for_writing(f: File) -> Iterator[IO[bytes]]:
-    """A file to write bytes to; AttributeError for what has no ``write``."""
+    """A file to write bytes to, flushed at the end; AttributeError for what has no ``write``."""
     if isinstance(f, str | os.PathLike):
         with open(f, "wb") as file:
             yield file
     elif not hasattr(f, "write"):
         raise AttributeError(f"save(): expected a path or a file with a 'write' method, got {f!r}")
-    elif all(hasattr(f, name) for name in _PLACED):
-        yield f
     else:
-        whole = io.BytesIO()
-        yield whole
-        f.write(whole.getvalue())
+        if all(hasattr(f, name) for name in _PLACED):
+            yield f
+        else:
+            whole = io.BytesIO()
+            yield whole
+            f.write(whole.getvalue())
+        if hasattr(f, "flush"):  # not of everything that can be written to
+            f.flush()
 
 
 @contextmanager
