@@ -129,3 +129,16 @@ def test_the_dicts_do_not_keep_a_module_alive():
     del wrapper
     gc.enable()
     assert gone() is None
+
+
+def test_a_module_is_a_plain_attribute_if_modules_setattr_is_passed_by():
+    class Holding(nn.Sequential):
+        def __setattr__(self, name, value):
+            above = super(nn.Module, self) if name == "activation" else super()
+            above.__setattr__(name, value)
+
+    module = Holding(nn.Linear(2, 2))
+    module.activation = nn.Sigmoid()
+    assert [name for name, _ in module.named_children()] == ["0"]
+    super(nn.Module, module).__delattr__("activation")
+    assert not hasattr(module, "activation")

@@ -19,10 +19,10 @@ from __future__ import annotations
 import weakref
 from collections.abc import ItemsView, Iterator, KeysView, MutableMapping, ValuesView
 from types import CodeType, FunctionType
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from maquette.nn.base.hooks import registered, registration_hooks
-from maquette.nn.parameter import Buffer, Parameter
+from maquette.nn.parameter import Parameter
 from maquette.tensor import Tensor
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class MemberView(MutableMapping[str, T], Generic[T]):
         return self._attributes[name]
 
     def __setitem__(self, name: str, value: T) -> None:
-        _store(self._attributes, self._kind, name, value)
+        store_member(self._attributes, self._kind, name, value)
 
     def __delitem__(self, name: str) -> None:
         del self._attributes[self._kind][name]
@@ -112,7 +112,8 @@ class _ShownView(MemberView[Any]):
         return dict, (self.copy(),)
 
 
-def _store(attributes: dict[str, Any], kind: str, name: str, value: object) -> None:
+def store_member(attributes: dict[str, Any], kind: str, name: str, value: object) -> None:
+    """Make the value the attribute and the member of that name, and a member of no other kind."""
     for other in _KINDS:
         if other != kind:
             attributes[other].pop(name, None)
@@ -240,37 +241,6 @@ class Members:
     def _mq_show_dicts(self) -> None:
         self.__dict__.update((name, _ShownView(self, kind)) for kind, name in DICTS.items())
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        attributes = self.__dict__
-        if isinstance(value, Parameter):
-            self._mq_check_initialized("parameters")
-            if name not in attributes[PARAMETERS]:
-                self._mq_make_free(name)
-            self.register_parameter(name, value)
-        elif isinstance(value, Members):
-            self._mq_check_initialized("module")
-            self._mq_refuse_kind(name, value, PARAMETERS)
-            if registration_hooks["module"]:
-                value = registered("module", self, name, value)
-            _store(attributes, MODULES, name, value)
-        elif isinstance(value, Buffer):
-            self._mq_check_initialized("buffer")
-            self._mq_refuse_kind(name, value, PARAMETERS, MODULES)
-            if name not in attributes[BUFFERS]:
-                self._mq_make_free(name)
-            tensor = cast(Tensor, value)  # what is marked as a Buffer is a tensor
-            self.register_buffer(name, tensor, vars(value)["persistent"])
-        elif PARAMETERS in attributes and self._mq_kind_of(name) is not None:
-            self._mq_replace(name, value)
-        else:
-            object.__setattr__(self, name, value)
-
-    def __delattr__(self, name: str) -> None:
-        kind = self._mq_kind_of(name)
-        if kind is not None:
-            del self.__dict__[kind][name]
-        object.__delattr__(self, name)
-
     def _mq_kind_of(self, name: str) -> str | None:
         attributes = self.__dict__
         return next((kind for kind in _KINDS if name in attributes.get(kind, ())), None)
@@ -325,7 +295,7 @@ class Members:
             _check_parameter(name, param)
         if registration_hooks["parameter"]:
             param = registered("parameter", self, name, param)
-        _store(self.__dict__, PARAMETERS, name, param)
+        store_member(self.__dict__, PARAMETERS, name, param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Make `tensor` a buffer: moved with the module, but not trained.
@@ -341,7 +311,7 @@ class Members:
             )
         if registration_hooks["buffer"]:
             tensor = registered("buffer", self, name, tensor)
-        _store(self.__dict__, BUFFERS, name, tensor)
+        store_member(self.__dict__, BUFFERS, name, tensor)
         self.__dict__[BUFFERS][name] = persistent
 
     def add_module(self, name: str, module: Members | None) -> None:
@@ -355,7 +325,7 @@ class Members:
         self._mq_check_name("module", name, MODULES)
         if registration_hooks["module"]:
             module = registered("module", self, name, module)
-        _store(self.__dict__, MODULES, name, module)
+        store_member(self.__dict__, MODULES, name, module)
 
     def register_module(self, name: str, module: Members | None) -> None:
         """`add_module` by its other name."""
@@ -414,7 +384,7 @@ class Members:
             attributes.pop(name, None)
         attributes[kind] = {}
         for name, value in new.items():
-            _store(attributes, kind, name, value)
+            store_member(attributes, kind, name, value)
 
 
 def _check_parameter(name: str, param: object) -> None:

@@ -6,11 +6,14 @@ Members and their registration: `members.py`; walking them: `traversal.py`; savi
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from maquette.nn.base.conversion import Conversion
-from maquette.nn.base.members import BUFFERS, MODULES, PARAMETERS
+from maquette.nn.base.hooks import registered, registration_hooks
+from maquette.nn.base.members import BUFFERS, MODULES, PARAMETERS, Members, store_member
 from maquette.nn.base.pickling import Pickling
+from maquette.nn.parameter import Buffer, Parameter
+from maquette.tensor import Tensor
 
 T = TypeVar("T", bound="Module")
 T_destination = TypeVar("T_destination", bound=dict[str, Any])
@@ -26,6 +29,38 @@ class Module(Pickling, Conversion):
 
     T_destination = T_destination
     dump_patches = False  # of source code that differs from what was saved; never told here
+
+    # Here and in no base: a program's ``super(Module, self).__setattr__`` sets a plain attribute.
+    def __setattr__(self, name: str, value: Any) -> None:
+        attributes = self.__dict__
+        if isinstance(value, Parameter):
+            self._mq_check_initialized("parameters")
+            if name not in attributes[PARAMETERS]:
+                self._mq_make_free(name)
+            self.register_parameter(name, value)
+        elif isinstance(value, Members):
+            self._mq_check_initialized("module")
+            self._mq_refuse_kind(name, value, PARAMETERS)
+            if registration_hooks["module"]:
+                value = registered("module", self, name, value)
+            store_member(attributes, MODULES, name, value)
+        elif isinstance(value, Buffer):
+            self._mq_check_initialized("buffer")
+            self._mq_refuse_kind(name, value, PARAMETERS, MODULES)
+            if name not in attributes[BUFFERS]:
+                self._mq_make_free(name)
+            tensor = cast(Tensor, value)  # what is marked as a Buffer is a tensor
+            self.register_buffer(name, tensor, vars(value)["persistent"])
+        elif PARAMETERS in attributes and self._mq_kind_of(name) is not None:
+            self._mq_replace(name, value)
+        else:
+            object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        kind = self._mq_kind_of(name)
+        if kind is not None:
+            del self.__dict__[kind][name]
+        object.__delattr__(self, name)
 
     def train(self: T, mode: bool = True) -> T:
         """Set training mode, here and below; ValueError unless `mode` is a bool."""
