@@ -314,6 +314,8 @@ def _drawn(kind: str, t: TensorRecipe, known: Array, draw: np.random.Generator) 
     if kind == "eye":
         n = shape[-2:] if len(shape) >= 2 else ()
         return np.broadcast_to(np.eye(n[0], n[1]) if n else 1.0, shape)
+    if kind in ("columns", "rows") and shape:  # positions: each once, unlike zeros and ones
+        return np.indices(shape)[-1 if kind == "columns" else 0]
     if kind == "counted":
         return np.arange(1, t.numel + 1).reshape(shape)
     if t.dtype == "bool":

@@ -8,6 +8,7 @@ any. `samples` gives calls of each.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -384,12 +385,20 @@ def _cat_vmap(info: Any, in_dims: Any, xs: Sequence[Tensor], dim: int) -> Any:
     return numpy_cat(given, dim % (given[0].ndim - 1) + 1), 0
 
 
+def _check_splits(x: Tensor, splits: Sequence[int], dim: int) -> None:
+    _check_dim(x, dim)
+    places = [0, *splits, x.shape[dim]]
+    if any(end < begin for begin, end in pairwise(places)):
+        raise RuntimeError(f"expected rising splits of a size {x.shape[dim]}, got {list(splits)}")
+
+
 def _split(x: Tensor, splits: Sequence[int], dim: int) -> list[Tensor]:
+    _check_splits(x, splits, dim)
     return [_tensor(part.copy(), x) for part in np.split(_array(x), splits, axis=dim)]
 
 
 def _split_fake(x: Tensor, splits: Sequence[int], dim: int) -> list[Tensor]:
-    _check_dim(x, dim)
+    _check_splits(x, splits, dim)
     parts = mq.tensor_split(x, list(splits), dim)
     return [x.new_empty(part.shape) for part in parts]
 

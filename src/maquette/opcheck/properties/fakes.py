@@ -111,7 +111,7 @@ class FakeRefuses(Property):
     id = "fake.accepts"
     spec = "P26, LX3"
     hint = "check in the fake what the kernel checks, in the same words"
-    _draws = ("sample", "mixed", "zeros", "ones", "eye", "normal")
+    _draws = ("sample", "mixed", "zeros", "ones", "eye", "normal", "columns", "rows")
 
     def why_not(self, sample: Sample) -> str:
         if sample.op.tags & _DATA_TAGS:
