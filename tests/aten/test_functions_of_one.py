@@ -9,6 +9,7 @@ import pytest
 from gradcheck import check_gradients, check_second_gradients
 
 import maquette as mq
+import maquette.torch as torch
 from maquette.api import functions as F
 
 INNER = np.array([-0.7, -0.3, 0.2, 0.6])
@@ -157,3 +158,14 @@ def test_signs_of_16_bit_floats_are_turned_in_their_bits(kind: mq.dtype) -> None
     assert mq.neg(x).tolist() == [-1.5, 1.5, 0.0, 0.0, -float("inf"), float("inf")]
     assert mq.neg(x).signbit().tolist() == [True, False, True, False, True, False]
     assert not mq.abs(x.reshape(2, 3).t()).signbit().any()
+
+
+@pytest.mark.parametrize("degree", [-1, 0, 1, 2, 5, 130])
+@pytest.mark.parametrize("family", ["chebyshev_polynomial_u", "hermite_polynomial_h"])
+def test_polynomials_of_one_degree_are_those_of_a_tensor_of_degrees(
+    family: str, degree: int
+) -> None:
+    x = torch.tensor([-2.0, -0.3, 0.0, 1.0, torch.nan, torch.inf]).repeat(3_000)
+    function = getattr(torch.special, family)
+    expected = function(x, torch.full(x.shape, float(degree)))
+    torch.testing.assert_close(function(x, degree), expected, rtol=0, atol=0, equal_nan=True)

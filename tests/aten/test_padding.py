@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import maquette as mq
+import maquette.torch as torch
 from maquette.api import functions as F
 
 RANDOM = np.random.default_rng(9)
@@ -51,3 +52,15 @@ def test_channels_stay_last() -> None:
     x = mq.ones(1, 4, 6, 6).contiguous(memory_format=mq.channels_last)
     assert F.reflection_pad2d(x, (1, 1, 1, 1)).is_contiguous(memory_format=mq.channels_last)
     assert F.channel_shuffle(x, 2).is_contiguous(memory_format=mq.channels_last)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+@pytest.mark.parametrize("pads", [(2, 3), (0, 3, 4, 1), (1, 0, 0, 2, 3, 3)], ids=str)
+def test_gradients_of_borders_are_the_adjoint_of_padding(mode: str, pads: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, *[5, 6, 7][: len(pads) // 2], dtype=torch.float64, requires_grad=True)
+    out = torch.nn.functional.pad(x, pads, mode=mode)
+    grad, other = torch.randn(out.shape, dtype=out.dtype), torch.randn(x.shape, dtype=x.dtype)
+    out.backward(grad)
+    there = (torch.nn.functional.pad(other, pads, mode=mode) * grad).sum()
+    torch.testing.assert_close((other * x.grad).sum(), there)

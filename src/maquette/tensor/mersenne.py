@@ -63,7 +63,7 @@ class MersenneStream:
         drawn: Words = self._engine.random_raw(count)
         return drawn
 
-    def _single_words(self, count: int) -> npt.NDArray[np.uint32]:
+    def single_words(self, count: int) -> npt.NDArray[np.uint32]:
         """The next words in an array of 32 bits each."""
         from numpy.random import Generator  # noqa: PLC0415  # as MT19937
 
@@ -73,16 +73,17 @@ class MersenneStream:
 
     def double_words(self, count: int) -> Words:
         """The next ``count`` words of 64 bits: two of the engine's each, the high one first."""
-        pairs = self._single_words(2 * count).view(np.uint64)
+        pairs = self.single_words(2 * count).view(np.uint64)
         if sys.byteorder == "little":  # a pair lies with its high word in the low half
             joined: Words = pairs << np.uint64(32)
-            joined |= pairs >> np.uint64(32)
+            pairs >>= np.uint64(32)
+            joined |= pairs
             return joined
         return pairs
 
     def floats(self, count: int) -> Floats:
         """Uniform numbers in [0, 1) with 24 bits, one word each."""
-        bits = self._single_words(count).view(np.int32)  # NumPy converts int32 fastest
+        bits = self.single_words(count).view(np.int32)  # NumPy converts int32 fastest
         bits &= (1 << 24) - 1
         low: Floats = bits.astype(np.float32)
         low *= np.float32(2.0**-24)

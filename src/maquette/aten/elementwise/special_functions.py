@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 
 from maquette.aten.common.formula_helpers import minus, not_implemented, over, plus, times
-from maquette.aten.common.large_arrays import loops_of_floats
+from maquette.aten.common.large_arrays import loops_of_floats, tabulated
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     BOTH,
@@ -38,6 +38,11 @@ from maquette.tensor.tensor import Tensor
 _OUT = (Variant.OUT,)
 
 
+# Smooth everywhere, and slow in SciPy: large single arrays are looked up in tables.
+_TABULATED = frozenset({"i0", "i0e", "i1", "i1e", "j0", "j1"})
+_ODD = frozenset({"i1", "i1e", "j1"})
+
+
 def special_unary(
     name: str,
     function: str,
@@ -47,9 +52,16 @@ def special_unary(
     slope: Callable[..., Tensor] | None = None,
 ) -> OperatorPage:
     """Define a function of one real number by the name it has among the special functions."""
+
+    def kernel(xp: ModuleType, x: Array) -> Array:
+        plain: Callable[[Array], Array] = getattr(special(xp), function)
+        if function in _TABULATED and x.dtype.itemsize == 4:
+            return tabulated(xp, function, plain, x, odd=function in _ODD)
+        return plain(x)
+
     op = unary(
         name,
-        lambda xp, x: getattr(special(xp), function)(x),
+        kernel,
         takes=REAL_FLOATS,
         argument=argument,
         variants=variants,
@@ -329,7 +341,6 @@ describe(
     "special_spherical_bessel_j0",
     "The spherical Bessel function of the first kind, of order 0.",
 )
-# special_airy_ai is missing on purpose: PyTorch's value at -2.5 is off by 2e-6, SciPy's is not.
 
 
 # --- the normal distribution, entropy, zeta -------------------------------------------

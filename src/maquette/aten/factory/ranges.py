@@ -15,6 +15,7 @@ import numpy as np
 
 from maquette.aten.common.array_libraries import is_array
 from maquette.aten.common.axes import Array
+from maquette.aten.common.large_arrays import LARGE
 from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import Number, cast, new_meta
 from maquette.aten.factory.factories import OPTIONS, resized
@@ -38,6 +39,7 @@ from maquette.core.warned import warn
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.library.variants import check_writable
+from maquette.tensor.backend import backend_for
 from maquette.tensor.tensor import Tensor
 
 Real = bool | int | float
@@ -86,11 +88,21 @@ def range_count(start: Real, end: Real, step: Real, kind: DType) -> int:
     return math.ceil((float(end) - float(start)) / float(step))
 
 
+_LOOPED = frozenset({"float32", "float64", "int64", "int32"})
+
+
 def _progression(xp: ModuleType, start: Real, step: Real, count: int, kind: DType) -> Array:
     if kind.category == 1:
-        values = int(start) + xp.arange(count, dtype=xp.int64) * int(step)
-    else:
-        values = start + xp.arange(count, dtype=xp.float64) * step
+        start, step = int(start), int(step)
+    loops = backend_for(xp).loops if count >= LARGE and kind.name in _LOOPED else None
+    if loops is not None:
+        made: Array = loops.progression(start, step, count, kind.numpy)
+        return made
+    values = xp.arange(count, dtype=xp.int64 if kind.category == 1 else xp.float64)
+    if step != 1:
+        values *= step
+    if step != 1 or start != 0:
+        values += start
     return cast(xp, values, kind)
 
 
@@ -168,9 +180,15 @@ def _spaced(xp: ModuleType, start: Number, end: Number, steps: int, kind: DType)
         return xp.full((steps,), first, work)
     step = (last - first) / xp.asarray(steps - 1, work)
     half = steps // 2
-    index = xp.arange(steps - half).astype(work)
-    spaced: Array = xp.concatenate([first + step * index[:half], last - step * index[::-1]])
-    return spaced
+    index = xp.arange(steps - half, dtype=work)
+    if xp is not np:
+        spaced: Array = xp.concatenate([first + step * index[:half], last - step * index[::-1]])
+        return spaced
+    out = np.empty(steps, work)
+    near, far = out[:half], out[half:]
+    np.add(np.multiply(index[:half], step, out=near), first, out=near)
+    np.subtract(last, np.multiply(index[::-1], step, out=far), out=far)
+    return out
 
 
 def _work_dtype(kind: DType) -> np.dtype[np.generic]:

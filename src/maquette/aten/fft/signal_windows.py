@@ -12,6 +12,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.accumulation import Array
+from maquette.aten.common.elementary_functions import elementary
 from maquette.aten.common.tensor_options import new_meta
 from maquette.aten.factory.factories import OPTIONS
 from maquette.core.device import device as Device
@@ -21,14 +22,16 @@ from maquette.core.layout import layout as Layout
 from maquette.core.meta import TensorMeta
 from maquette.library.page import define, describe
 
-# From positions between 0 and 1 and the parameters of the window to values.
+# From positions between 0 and 1/2 and the parameters of the window to values.
 Formula = Callable[..., Array]
 
 
 def _cosines(xp: ModuleType, at: Array, *weights: float) -> Array:
     """The sum of weighted cosines of 0, 1, 2 ... turns, of alternating sign."""
-    terms = [(-1) ** k * w * xp.cos(2 * xp.pi * k * at) for k, w in enumerate(weights)]
-    return sum(terms[1:], terms[0])
+    total: Array = elementary(xp, "cos", 2 * xp.pi * at) * -weights[1] + weights[0]
+    for k, weight in enumerate(weights[2:], 2):
+        total += elementary(xp, "cos", 2 * xp.pi * k * at) * ((-1) ** k * weight)
+    return total
 
 
 def hann(xp: ModuleType, at: Array) -> Array:
@@ -43,8 +46,7 @@ def hamming(xp: ModuleType, at: Array, alpha: float = 0.54, beta: float = 0.46) 
 
 def bartlett(xp: ModuleType, at: Array) -> Array:
     """A triangle."""
-    found: Array = 1 - abs(2 * at - 1)
-    return found
+    return 2 * at
 
 
 def blackman(xp: ModuleType, at: Array) -> Array:
@@ -92,7 +94,13 @@ def _define_window(name: str, formula: Formula, overload: str, parameters: str) 
         if window_length < 2:
             ones: Array = xp.ones(window_length)
             return ones
-        return formula(xp, xp.arange(window_length, dtype=np.float64) / (points - 1), *numbers)
+        half = (points + 1) // 2
+        at = xp.arange(half, dtype=np.float64)
+        at /= points - 1
+        first = formula(xp, at, *numbers)
+        mirrored = first[points - window_length : points - half][::-1]
+        whole: Array = xp.concatenate([first, mirrored])
+        return whole
 
 
 _PERIODIC = (".periodic", ", bool periodic")

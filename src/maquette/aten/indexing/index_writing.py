@@ -35,7 +35,13 @@ from maquette.aten.indexing.index_batching import (
     masked_scatter_batching,
     put_batching,
 )
-from maquette.aten.indexing.scattering import combined_along, out_meta, reduce_grad, reduce_into
+from maquette.aten.indexing.scattering import (
+    combined_along,
+    out_meta,
+    reduce_grad,
+    reduce_into,
+    ufunc_of,
+)
 from maquette.core.broadcast import broadcast_shapes, wrap_dim
 from maquette.core.dtype import bool_, from_numpy_dtype, int32, int64
 from maquette.core.errors import check, check_data, check_index, of_data
@@ -432,6 +438,13 @@ def _reduce(
     where = _in_lines(index, len(target))
     if not where.size:
         return self
+    axis = dim % self.ndim if self.ndim else 0
+    how = ufunc_of(reduce) if include_self and self.ndim else None
+    if xp is np and how is not None and axis:
+        column = where.reshape([-1 if d == axis else 1 for d in range(self.ndim)])
+        every = np.broadcast_to(column, source.shape)
+        if combined_along(xp, self, axis, every, source, how):
+            return self
     given = lines(xp, source, dim)
     reduced = reduce_into(xp, target, (where,), given, reduce, include_self=include_self)
     return out_of_lines(xp, reduced, self, dim)

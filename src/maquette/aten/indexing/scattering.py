@@ -85,10 +85,11 @@ def scatter_into(
     else:
         part = values.reshape(sized(values.shape))
         given = part[tuple([slice(0, n) for n in where.shape])]
-    if reduce in ("sum", "add") and include_self and given.dtype == whole.dtype:
+    adds = reduce in ("sum", "add") and include_self and whole.dtype != np.bool_
+    if adds and given.dtype == whole.dtype:
         if not is_narrow(whole) and added_along(xp, whole, where, given, axis):
             return target
-    how = _UFUNCS.get(reduce) if include_self else None
+    how = ufunc_of(reduce) if include_self else None
     if how is not None and combined_along(xp, whole, axis, where, given, how):
         return target
     at = positions_along(xp, where, axis)
@@ -110,10 +111,18 @@ _UFUNCS = {
 }
 
 
+def ufunc_of(reduce: str | None) -> str | None:
+    """What `combined_along` calls a reduction, or writing; None for a mean."""
+    return _UFUNCS.get(reduce)
+
+
 def combined_along(
     xp: ModuleType, target: Array, axis: int, where: Array, given: Array, how: str
 ) -> bool:
     """Combine values with a target along an axis by a compiled loop; False where there is none."""
+    if xp is np and target.dtype == given.dtype == np.bool_:  # sums are "or", products are "and"
+        target, given = target.view(np.uint8), given.view(np.uint8)
+        how = {"add": "maximum", "multiply": "minimum"}.get(how, how)
     loops = loops_of_places(xp, where.size, target, given)
     rest = [(n, m) for d, (n, m) in enumerate(zip(target.shape, where.shape)) if d != axis]
     if loops is None or not target.flags.c_contiguous or any(n != m for n, m in rest):
@@ -148,13 +157,16 @@ def reduce_into(
         work = _met(xp, "maximum" if reduce == "amax" else "minimum", work, at, given)
     if reduce == "mean":
         work = _averaged(xp, work, at, include_self=include_self)
-    if work is target:  # written in place
+    if work is target or (xp is np and np.may_share_memory(work, target)):  # written in place
         return target
     return assigned_at(xp, target, ..., work.astype(target.dtype, copy=False))
 
 
 def _met(xp: ModuleType, name: str, work: Array, at: tuple[Array, ...], given: Array) -> Array:
     """`combined_at`; whole rows of flat memory by a compiled loop."""
+    if xp is np and work.dtype == given.dtype == np.bool_:
+        bits = {"multiply": "minimum"}.get(name, name)  # products are "and"
+        return _met(xp, bits, work.view(np.uint8), at, given.view(np.uint8)).view(np.bool_)
     loops = loops_of_places(xp, given.size, work, given) if len(at) == 1 else None
     if loops is None or not work.flags.c_contiguous or given.shape[1:] != work.shape[1:]:
         return combined_at(xp, name, work, at, given)

@@ -16,7 +16,7 @@ from maquette.aten.common.array_libraries import into_on_host, on_host
 from maquette.aten.common.axes import Array
 from maquette.aten.common.batching_forms import to_front
 from maquette.aten.common.fresh_writes import zeros_beside
-from maquette.aten.common.large_arrays import loops_for
+from maquette.aten.common.large_arrays import loops_of_floats
 from maquette.aten.common.tensor_options import cast
 from maquette.aten.factory.factories import OPTIONS, resized
 from maquette.aten.random.distributions import (
@@ -360,7 +360,7 @@ def _with_replacement(stream: MersenneStream, weights: Array, count: int) -> Arr
     """Categories of uniform numbers by their cumulated weights, row by row."""
     wide = weights.astype(np.float64 if weights.dtype == np.float64 else np.float32)
     drawn = stream.doubles(len(weights) * count).reshape(len(weights), count)
-    loops = loops_for(np, wide)
+    loops = loops_of_floats(np, wide)
     if loops is not None:
         found: Array = loops.drawn_positions(np.ascontiguousarray(wide), drawn)
         return found

@@ -16,6 +16,7 @@ import numpy as np
 
 from maquette.aten.common.array_libraries import combined_at, data_says
 from maquette.aten.common.axes import Array
+from maquette.aten.common.large_arrays import loops_of_floats
 from maquette.core.errors import check, of_data
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import expect_true
@@ -50,12 +51,24 @@ def _even_edges(xp: ModuleType, points: Array, bins: Sequence[int], range: Range
     return found
 
 
+def _cells(xp: ModuleType, x: Array, line: Array, *, even: bool) -> Array:
+    """The cell between edges that each point is in, the last one from its last edge on too."""
+    spread = even and x.size > 0 and line[-1] > line[0] and len(line) < x.size
+    loops = loops_of_floats(xp, x) if spread else None
+    if loops is not None and x.dtype == line.dtype:
+        found: Array = loops.even_cells(x, line)
+        return found
+    return xp.minimum(xp.searchsorted(line, x, "right") - 1, len(line) - 2)
+
+
 def _counted(
     xp: ModuleType,
     points: Array,
     edges: Sequence[Array],
     weight: MaybeArray,
     density: bool,
+    *,
+    even: bool = False,
 ) -> Array:
     """The points (rows) in each cell of the grid; a dimension's last cell has both its edges."""
     shape = tuple(len(e) - 1 for e in edges)
@@ -66,13 +79,17 @@ def _counted(
     for d, line in enumerate(edges):
         x = points[:, d]
         inside = inside & (x >= line[0]) & (x <= line[-1])
-        cells.append(xp.minimum(xp.searchsorted(line, x, "right") - 1, shape[d] - 1))
-    weights = xp.ones(len(points)) if weight is None else weight.reshape(-1).astype(xp.float64)
+        cells.append(_cells(xp, x, line, even=even))
     flat = xp.zeros(len(points), xp.int64)
     for cell, count in zip(cells, shape):
         flat = flat * count + xp.where(inside, cell, 0)
-    empty = xp.zeros(prod(shape), xp.float64)
-    found = combined_at(xp, "add", empty, flat, xp.where(inside, weights, 0.0))
+    if xp is np:  # a hundred bins of 10⁶ points: 10 to 1 ms
+        given = None if weight is None else weight.reshape(-1)[inside]
+        found = np.bincount(flat[inside], given, prod(shape)).astype(np.float64)
+    else:
+        weights = xp.ones(len(points)) if weight is None else weight.reshape(-1).astype(xp.float64)
+        empty = xp.zeros(prod(shape), xp.float64)
+        found = combined_at(xp, "add", empty, flat, xp.where(inside, weights, 0.0))
     found = found.reshape(shape).astype(points.dtype)
     if not density:
         return found
@@ -149,7 +166,7 @@ def histogram_kernel(
 ) -> tuple[Array, Array]:
     points = self.reshape(-1, 1)
     edges = _even_edges(xp, points, (bins,), range)
-    return _counted(xp, points, edges, weight, density), edges[0]
+    return _counted(xp, points, edges, weight, density, even=True), edges[0]
 
 
 @histogram_edges.shape

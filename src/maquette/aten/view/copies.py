@@ -53,6 +53,9 @@ def clone_shape(self: TensorMeta, memory_format: memory_format | None) -> Tensor
 
 @clone.kernel
 def clone_kernel(xp: ModuleType, self: Array, memory_format: memory_format | None) -> Array:
+    if xp is np and memory_format is not preserve_format and not all(self.strides):
+        rows: Array = self.copy("C")  # as it is wanted: NumPy would keep what is expanded together
+        return rows
     copied: Array = xp.array(self, copy=True)
     return copied
 

@@ -9,6 +9,8 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array, wrap_existing_dim
 from maquette.aten.common.batching_forms import along, leading, rank_of, sized, to_front, wrapped
@@ -45,11 +47,15 @@ def flip_shape(self: TensorMeta, dims: Ints) -> TensorMeta:
 def flip_kernel(xp: ModuleType, self: Array, dims: Ints) -> Array:
     axes = wrap_dims(dims, self.ndim) if self.ndim else ()
     last = self.ndim - 1
-    loops = loops_of_places(xp, self.size, self) if last in axes else None
+    bits = self.view(np.uint8) if xp is np and self.dtype == np.bool_ else self
+    loops = loops_of_places(xp, bits.size, bits) if last in axes else None
     if loops is None or not self.flags.c_contiguous:
         flipped: Array = xp.flip(self, axes)
         return flipped
-    turned: Array = loops.reversed_rows(self)
+    if len(set(axes)) == self.ndim:  # all is in reverse
+        whole: Array = loops.reversed_rows(bits.reshape(1, -1)).reshape(self.shape)
+        return whole.view(self.dtype)
+    turned: Array = loops.reversed_rows(bits).view(self.dtype)
     return xp.flip(turned, [axis for axis in axes if axis != last])
 
 
@@ -144,8 +150,10 @@ def rot90_shape(self: TensorMeta, k: int, dims: Ints) -> TensorMeta:
 
 @rot90.kernel
 def rot90_kernel(xp: ModuleType, self: Array, k: int, dims: Ints) -> Array:
-    turned: Array = xp.rot90(self, k % 4, dims)
-    return turned
+    if k % 2 == 0:
+        return flip_kernel(xp, self, dims if k % 4 else ())
+    flipped = flip_kernel(xp, self, (dims[1] if k % 4 == 1 else dims[0],))
+    return xp.swapaxes(flipped, *dims)
 
 
 rot90.linear(self=lambda grad, k, dims: grad.rot90(-k, dims))

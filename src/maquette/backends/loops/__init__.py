@@ -9,6 +9,7 @@ in the user's cache directory where that cannot be written (NUMBA_CACHE_DIR choo
 """
 
 from maquette.backends.loops.attention import attend, attend_backward
+from maquette.backends.loops.boxes import box_maxima, box_means, box_shares
 from maquette.backends.loops.channel_convolution import (
     channel_products,
     channel_spread,
@@ -64,8 +65,11 @@ from maquette.backends.loops.pieces import (
     leaky_relu_backward,
     nan_to_num,
     outer_sum,
+    progression,
+    shrunk_backward,
     sign,
     smooth_l1,
+    smooth_l1_slope,
     softshrink,
     threshold,
 )
@@ -75,6 +79,7 @@ from maquette.backends.loops.positions import (
     bag_maxima,
     bag_sums,
     drawn_positions,
+    even_cells,
     reversed_rows,
     running_extreme,
     swapped_in_turn,
@@ -113,9 +118,12 @@ from maquette.backends.loops.smooth import (
     mish,
     silu,
     softplus,
+    tabulated,
     trigamma,
 )
 from maquette.backends.loops.softmax import (
+    class_losses,
+    log_paths,
     log_softmax_rows,
     softmax_gradients,
     softmax_rows,
@@ -124,6 +132,7 @@ from maquette.backends.loops.windows import (
     add_windows,
     line_maxima,
     resampled,
+    resampled_back,
     window_maxima,
 )
 
@@ -132,6 +141,11 @@ __all__ = [
     "add_samples",
     "add_to_planes",
     "binomial_counts",
+    "class_losses",
+    "log_paths",
+    "box_maxima",
+    "box_means",
+    "box_shares",
     "fmod",
     "fused_sum",
     "for_each",
@@ -171,6 +185,7 @@ __all__ = [
     "leaky_relu",
     "nan_to_num",
     "outer_sum",
+    "progression",
     "sign",
     "smooth_l1",
     "softshrink",
@@ -185,7 +200,10 @@ __all__ = [
     "window_maxima",
     "bag_maxima",
     "bag_sums",
+    "even_cells",
     "reversed_rows",
+    "shrunk_backward",
+    "smooth_l1_slope",
     "attend",
     "attend_backward",
     "channel_gradients",
@@ -206,6 +224,7 @@ __all__ = [
     "normal_blocks",
     "of_halves",
     "resampled",
+    "resampled_back",
     "row_gradients",
     "row_moments",
     "row_norm",
@@ -222,5 +241,6 @@ __all__ = [
     "softmax_rows",
     "swapped_in_turn",
     "taken_from_rows",
+    "tabulated",
     "threshold_backward",
 ]

@@ -1,7 +1,8 @@
-"""Moments, normalizations and their gradients, of single precision, in one or two passes each.
+"""Moments, normalizations and their gradients, in one or two passes each.
 
-Sums are taken in several lanes, in runs of 1,024 elements that meet in double precision: they are
-as near to the exact sums as the plain path's, and differ from those by a few ulps.
+Of arrays of one type, single or double. Sums are taken in several lanes, in runs of 1,024 elements
+that meet in double precision: they are as near to the exact sums as the plain path's, and differ
+from those by a few ulps.
 """
 
 from __future__ import annotations
@@ -13,10 +14,9 @@ import numpy.typing as npt
 
 from maquette.backends.loops.compiler import fused, reordered
 
-Array = npt.NDArray[np.float32]
+Array = npt.NDArray[Any]
 
-_ZERO, _ONE = np.float32(0), np.float32(1)
-_RUN = 1024  # elements of a row that are summed in single precision
+_RUN = 1024  # elements of a row that are summed in its type
 _ROWS = 64  # rows that are summed so, column by column
 
 
@@ -29,7 +29,7 @@ def sum_of(row: Array) -> Any:
     """The sum of a row, in double precision."""
     total = np.float64(0)
     for start in range(0, row.size, _RUN):
-        run, part = row[start : start + _RUN], _ZERO
+        run, part = row[start : start + _RUN], row.dtype.type(0)
         for i in range(run.size):
             part += run[i]
         total += part
@@ -40,7 +40,7 @@ def sum_of(row: Array) -> Any:
 def _squares(row: Array, mean: Any) -> Any:
     total = np.float64(0)
     for start in range(0, row.size, _RUN):
-        run, part = row[start : start + _RUN], _ZERO
+        run, part = row[start : start + _RUN], row.dtype.type(0)
         for i in range(run.size):
             d = run[i] - mean
             part += d * d
@@ -53,7 +53,7 @@ def _product(a: Array, b: Array, mean: Any) -> Any:
     """The sum of ``a * (b - mean)``."""
     total = np.float64(0)
     for start in range(0, a.size, _RUN):
-        first, second, part = a[start : start + _RUN], b[start : start + _RUN], _ZERO
+        first, second, part = a[start : start + _RUN], b[start : start + _RUN], a.dtype.type(0)
         for i in range(first.size):
             part += first[i] * (second[i] - mean)
         total += part
@@ -66,9 +66,9 @@ def _product(a: Array, b: Array, mean: Any) -> Any:
 @reordered
 def _row_moments(x: Array, means: Array, variances: Array) -> None:
     for r in range(x.shape[0]):
-        mean = np.float32(sum_of(x[r]) / x.shape[1])
+        mean = x.dtype.type(sum_of(x[r]) / x.shape[1])
         means[r] = mean
-        variances[r] = np.float32(_squares(x[r], mean) / x.shape[1])
+        variances[r] = x.dtype.type(_squares(x[r], mean) / x.shape[1])
 
 
 @reordered
@@ -78,24 +78,24 @@ def _channel_moments(x: Array, means: Array, variances: Array) -> None:
         total = 0.0
         for n in range(x.shape[0]):
             total += sum_of(x[n, c])
-        mean = np.float32(total / count)
+        mean = x.dtype.type(total / count)
         total = 0.0
         for n in range(x.shape[0]):
             total += _squares(x[n, c], mean)
         means[c] = mean
-        variances[c] = np.float32(total / count)
+        variances[c] = x.dtype.type(total / count)
 
 
 def row_moments(x: Array) -> tuple[Array, Array]:
     """Means and biased variances of the rows of a matrix."""
-    means, variances = np.empty((2, x.shape[0]), np.float32)
+    means, variances = np.empty((2, x.shape[0]), x.dtype)
     _row_moments(x, means, variances)
     return means, variances
 
 
 def channel_moments(x: Array) -> tuple[Array, Array]:
     """Means and biased variances of the channels of [batch, channels, places]."""
-    means, variances = np.empty((2, x.shape[1]), np.float32)
+    means, variances = np.empty((2, x.shape[1]), x.dtype)
     _channel_moments(x, means, variances)
     return means, variances
 
@@ -114,7 +114,7 @@ def _scaled_rows(x: Array, scale: Array, shift: Array, out: Array) -> None:
 
 def scaled_rows(x: Array, scale: Array, shift: Array) -> Array:
     """Each row of a matrix times its scale plus its shift."""
-    out = np.empty(x.shape, np.float32)
+    out = np.empty(x.shape, x.dtype)
     _scaled_rows(x, scale, shift, out)
     return out
 
@@ -133,9 +133,9 @@ def _row_norm(
     x: Array, weight: Array, bias: Array, eps: Any, out: Array, means: Array, rstds: Array
 ) -> None:
     for r in range(x.shape[0]):
-        mean = np.float32(sum_of(x[r]) / x.shape[1])
-        variance = np.float32(_squares(x[r], mean) / x.shape[1])
-        rstd = _ONE / np.sqrt(variance + eps)
+        mean = x.dtype.type(sum_of(x[r]) / x.shape[1])
+        variance = x.dtype.type(_squares(x[r], mean) / x.shape[1])
+        rstd = x.dtype.type(1) / np.sqrt(variance + eps)
         means[r], rstds[r] = mean, rstd
         _normalized(x[r], mean, rstd, weight, bias, out[r])
 
@@ -144,11 +144,11 @@ def row_norm(
     x: Array, weight: Array | None, bias: Array | None, eps: float
 ) -> tuple[Array, Array, Array]:
     """The rows of a matrix normalized, times weight plus bias; their means and 1 / deviations."""
-    out = np.empty(x.shape, np.float32)
-    means, rstds = np.empty((2, x.shape[0]), np.float32)
-    weight = np.ones(x.shape[1], np.float32) if weight is None else weight
-    bias = np.zeros(x.shape[1], np.float32) if bias is None else bias
-    _row_norm(x, weight, bias, np.float32(eps), out, means, rstds)
+    out = np.empty(x.shape, x.dtype)
+    means, rstds = np.empty((2, x.shape[0]), x.dtype)
+    weight = np.ones(x.shape[1], x.dtype) if weight is None else weight
+    bias = np.zeros(x.shape[1], x.dtype) if bias is None else bias
+    _row_norm(x, weight, bias, x.dtype.type(eps), out, means, rstds)
     return out, means, rstds
 
 
@@ -178,7 +178,7 @@ def _projected(
 def _emptied(part: Array, sums: Any) -> None:
     for i in range(part.size):
         sums[i] += part[i]
-        part[i] = _ZERO
+        part[i] = 0
 
 
 @reordered
@@ -192,13 +192,13 @@ def _row_gradients(
     sums: Any,
 ) -> None:
     count = x.shape[1]
-    weighted = np.empty(count, np.float32)
-    part = np.zeros((2, count), np.float32)
+    weighted = np.empty(count, x.dtype)
+    part = np.zeros((2, count), x.dtype)
     for r in range(x.shape[0]):
         mean, rstd = means[r], rstds[r]
         _weighted(grad[r], x[r], mean, rstd, weight, weighted, part)
-        plain = np.float32(sum_of(weighted) / count)
-        product = np.float32(_product(weighted, x[r], mean) / count) * rstd * rstd
+        plain = x.dtype.type(sum_of(weighted) / count)
+        product = x.dtype.type(_product(weighted, x[r], mean) / count) * rstd * rstd
         _projected(weighted, x[r], mean, rstd, plain, product, out[r])
         if r % _ROWS == _ROWS - 1 or r == x.shape[0] - 1:
             _emptied(part[0], sums[0])
@@ -209,10 +209,10 @@ def row_gradients(
     grad: Array, x: Array, means: Array, rstds: Array, weight: Array | None
 ) -> tuple[Array, Array, Array]:
     """The gradients by the rows, the weight and the bias of `row_norm`."""
-    out, sums = np.empty(x.shape, np.float32), np.zeros((2, x.shape[1]))
-    weight = np.ones(x.shape[1], np.float32) if weight is None else weight
+    out, sums = np.empty(x.shape, x.dtype), np.zeros((2, x.shape[1]))
+    weight = np.ones(x.shape[1], x.dtype) if weight is None else weight
     _row_gradients(grad, x, means, rstds, weight, out, sums)
-    by_weight, by_bias = sums.astype(np.float32)
+    by_weight, by_bias = sums.astype(x.dtype)
     return out, by_weight, by_bias
 
 
@@ -230,10 +230,10 @@ def _channel_gradients(
         for n in range(x.shape[0]):
             plain += sum_of(grad[n, c])
             product += _product(grad[n, c], x[n, c], mean)
-        sums[0, c], sums[1, c] = np.float32(product * rstd), np.float32(plain)
+        sums[0, c], sums[1, c] = x.dtype.type(product * rstd), x.dtype.type(plain)
         scale = rstd * weight[c]
-        a = np.float32(plain / count)
-        b = np.float32(product / count) * rstd * rstd
+        a = x.dtype.type(plain / count)
+        b = x.dtype.type(product / count) * rstd * rstd
         for n in range(x.shape[0]):
             _projected(grad[n, c], x[n, c], mean, scale, a, b, out[n, c])
 
@@ -242,7 +242,7 @@ def channel_gradients(
     grad: Array, x: Array, means: Array, rstds: Array, weight: Array | None
 ) -> tuple[Array, Array, Array]:
     """The gradients by x [batch, channels, places], weight and bias of a norm by batch moments."""
-    out, sums = np.empty(x.shape, np.float32), np.empty((2, x.shape[1]), np.float32)
-    weight = np.ones(x.shape[1], np.float32) if weight is None else weight
+    out, sums = np.empty(x.shape, x.dtype), np.empty((2, x.shape[1]), x.dtype)
+    weight = np.ones(x.shape[1], x.dtype) if weight is None else weight
     _channel_gradients(grad, x, means, rstds, weight, out, sums)
     return out, sums[0], sums[1]

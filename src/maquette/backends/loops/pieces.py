@@ -50,6 +50,23 @@ def chosen(mask: Array, a: Array, b: Array) -> Array:
     return out
 
 
+# --- a line --------------------------------------------------------------------------------
+
+
+@compiled
+def _progression(start: Any, step: Any, out: Array) -> None:
+    for i in range(out.size):
+        out[i] = start + i * step
+
+
+def progression(start: float, step: float, count: int, kind: np.dtype[Any]) -> Array:
+    """``start + step * i`` for i below ``count``, computed in float64, or int64 for integers."""
+    out = np.empty(count, kind)
+    work = np.int64 if kind.kind in "iu" else np.float64
+    _progression(work(start), work(step), out)
+    return out
+
+
 # --- activations ---------------------------------------------------------------------------
 
 
@@ -195,6 +212,18 @@ def hardswish_backward(grad: Array, x: Array) -> Array:
     return _sloped(_hard_swish_slope, grad, x, 3, 0.5)
 
 
+@compiled
+def _shrunk_slope(grad: Array, x: Array, limit: Any, out: Array) -> None:
+    zero, step = x.dtype.type(0), 0 if grad.size == 1 else 1
+    for i in range(x.size):
+        out[i] = zero if (x[i] >= -limit) & (x[i] <= limit) else grad[i * step]
+
+
+def shrunk_backward(grad: Array, x: Array, limit: float) -> Array:
+    """The gradient by x from that by ``hardshrink(x, limit)`` or ``softshrink(x, limit)``."""
+    return _sloped(_shrunk_slope, grad, x, limit)
+
+
 # --- losses of a difference ----------------------------------------------------------------
 
 
@@ -208,6 +237,18 @@ def _smooth_l1(d: Array, beta: Any, half: Any, out: Array) -> None:
 def smooth_l1(d: Array, beta: float) -> Array:
     """The magnitude less half of ``beta``, squared below ``beta``, which is positive."""
     return mapped(_smooth_l1, d, beta, 0.5)
+
+
+@compiled
+def _smooth_l1_slope(d: Array, beta: Any, divisor: Any, one: Any, out: Array) -> None:
+    for i in range(d.size):
+        v = one if d[i] >= beta else d[i] / divisor
+        out[i] = -one if d[i] <= -beta else v
+
+
+def smooth_l1_slope(d: Array, beta: float) -> Array:
+    """The derivative of `smooth_l1`; -1 at 0 where ``beta`` is 0."""
+    return mapped(_smooth_l1_slope, d, beta, beta or 1, 1)
 
 
 @compiled

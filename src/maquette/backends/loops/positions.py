@@ -219,15 +219,43 @@ def running_extreme(x: Array, axis: int, *, largest: bool) -> tuple[Array, Array
     return values, places
 
 
+# --- positions among even edges --------------------------------------------------------------
+
+
+@compiled
+def _even_cells(x: Array, edges: Array, out: Array) -> None:
+    last = edges.size - 2
+    first, each = np.float64(edges[0]), (last + 1) / (np.float64(edges[-1]) - edges[0])
+    for i in range(x.size):
+        guess = (x[i] - first) * each
+        cell: Any = np.int64(guess) if (guess >= 0.0) & (guess < last) else 0
+        cell = last if guess >= last else cell
+        while cell > 0 and x[i] < edges[cell]:
+            cell -= 1
+        while cell < last and x[i] >= edges[cell + 1]:
+            cell += 1
+        out[i] = cell
+
+
+def even_cells(x: Array, edges: Array) -> Array:
+    """``searchsorted(edges, x, "right") - 1`` for rising edges as far apart, two at least.
+
+    What is outside of them is given the first or the last cell.
+    """
+    out = np.empty(x.size, np.int64)
+    _even_cells(x, edges, out)
+    return out
+
+
 # --- positions drawn by weights --------------------------------------------------------------
 
 
 @compiled
 def _drawn_positions(weights: Array, uniform: Array, out: Array) -> None:
     size = weights.shape[1]
-    sums = np.empty(size, np.float32)
+    sums = np.empty(size, weights.dtype)
     for r in range(weights.shape[0]):
-        total = np.float32(0)
+        total = weights.dtype.type(0)
         for i in range(size):
             total += weights[r, i]
             sums[i] = total

@@ -46,8 +46,8 @@ def _maximum(target: Array, index: Array, values: Array) -> None:
         for s in range(index.shape[1]):
             for i in range(index.shape[2]):
                 v, at = values[o, s, i], index[o, s, i]
-                if v > target[o, at, i] or v != v:
-                    target[o, at, i] = v
+                old = target[o, at, i]
+                target[o, at, i] = v if (v > old) | (v != v) else old
 
 
 @compiled
@@ -56,8 +56,8 @@ def _minimum(target: Array, index: Array, values: Array) -> None:
         for s in range(index.shape[1]):
             for i in range(index.shape[2]):
                 v, at = values[o, s, i], index[o, s, i]
-                if v < target[o, at, i] or v != v:
-                    target[o, at, i] = v
+                old = target[o, at, i]
+                target[o, at, i] = v if (v < old) | (v != v) else old
 
 
 _LOOPS = {

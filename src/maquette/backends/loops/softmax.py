@@ -1,7 +1,8 @@
-"""Softmax and its gradient, a row at a time, of single precision.
+"""Softmax and its gradient, a row at a time, of single precision; losses of classes and of paths.
 
-The exponential is that of `elementwise.py`, within 3 ulp, and sums are taken in several lanes: what
-is computed differs from the plain path's by a few ulps.
+The exponential of softmax is that of `elementwise.py`, within 3 ulp, and sums are taken in several
+lanes: what is computed differs from the plain path's by a few ulps. Losses are of either precision,
+summed in double.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from maquette.backends.loops.compiler import fused, reordered
+from maquette.backends.loops.compiler import compiled, fused, reordered
+from maquette.backends.loops.elementary import half_of_exp, log_of_sum
 from maquette.backends.loops.elementwise import exponential
 from maquette.backends.loops.normalization import sum_of
 
-Array = npt.NDArray[np.float32]
+Array = npt.NDArray[Any]
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
@@ -100,4 +102,78 @@ def softmax_gradients(grad: Array, y: Array) -> Array:
     """The gradients by the rows from those by their softmax ``y``."""
     out = np.empty(y.shape, np.float32)
     _softmax_gradients(np.ascontiguousarray(grad), np.ascontiguousarray(y), out)
+    return out
+
+
+# --- losses ----------------------------------------------------------------------------------
+
+
+@compiled
+def _class_losses(x: Array, target: Array, weight: Array, ignored: int, sums: Array) -> int:
+    for o in range(target.shape[0]):
+        for i in range(target.shape[1]):
+            at = np.int64(target[o, i])
+            if at == ignored:
+                continue
+            if at < 0 or at >= x.shape[1]:
+                return o * target.shape[1] + i
+            scale = weight[at] if weight.size else x.dtype.type(1)
+            if scale != 0:  # what is ignored counts as zero, even where it is infinite
+                sums[0] += np.float64(-x[o, at, i] * scale)
+            sums[1] += np.float64(scale)
+    return -1
+
+
+def class_losses(
+    x: Array, target: Array, weight: Array | None, ignored: int
+) -> tuple[float, float, int]:
+    """The sum of ``-x[o, target[o, i], i]`` times the class's weight, and that of the weights.
+
+    x: [outer, classes, inner]. Third, the place of a target that is no class, or -1.
+    """
+    sums = np.zeros(2)
+    given = np.empty(0, x.dtype) if weight is None else weight
+    bad = _class_losses(x, target, given, ignored, sums)
+    return sums[0], sums[1], bad
+
+
+@compiled
+def _next_frame(before: Array, emitted: Array, skips: Array, out: Array) -> None:
+    for s in range(emitted.size):
+        a, b = before[s + 2], before[s + 1]
+        c = before[s] if skips[s] else -np.inf
+        top = a if a > b else b
+        top = c if c > top else top
+        base = top if abs(top) < np.inf else 0.0
+        powers = half_of_exp(a - base, emitted[s]) + half_of_exp(b - base, emitted[s])
+        powers += half_of_exp(c - base, emitted[s])
+        found = base + log_of_sum(2.0 * powers, 0.0, emitted[s])
+        found = found if abs(top) < np.inf else top
+        found = found if (a == a) & (b == b) & (c == c) else np.nan
+        out[s] = emitted.dtype.type(found) + emitted[s]
+
+
+@compiled
+def _log_paths(emitted: Array, lengths: Array, skips: Array, out: Array) -> None:
+    states = emitted.shape[2]
+    before = np.full(states + 2, -np.inf)  # with two states before the first
+    for n in range(emitted.shape[1]):
+        out[n, 0] = -np.inf
+        out[n, 0, 0] = emitted[0, n, 0]
+        if states > 1 and lengths[n] > 0:
+            out[n, 0, 1] = emitted[0, n, 1]
+        for t in range(1, emitted.shape[0]):
+            before[2:] = out[n, t - 1]
+            _next_frame(before, emitted[t, n], skips[n], out[n, t])
+
+
+def log_paths(emitted: Array, lengths: Array, skips: Array) -> Array:
+    """log of the sum over paths that lead to each state, [batch, frames, states].
+
+    emitted: logs of each state's probabilities, [frames, batch, states]; lengths: a path may begin
+    with the second state where its is not 0; skips: states that may be entered from two before.
+    """
+    frames, batch, states = emitted.shape
+    out = np.empty((batch, frames, states), emitted.dtype)
+    _log_paths(np.ascontiguousarray(emitted), lengths, skips, out)
     return out

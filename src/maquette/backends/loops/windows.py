@@ -263,10 +263,39 @@ def _resampled_elements(x: Array, index: Array, weights: Array, out: Array) -> N
 
 def resampled(x: Array, index: Array, weights: Array) -> Array:
     """The sums over k of ``x[:, index[k, j]] * weights[k, j]``; x: [outer, size, inner]."""
-    out = np.zeros((x.shape[0], index.shape[1], x.shape[2]), np.float32)
+    out = np.zeros((x.shape[0], index.shape[1], x.shape[2]), x.dtype)
     if x.shape[2] == 1:
         lines = out.reshape(out.shape[:2])
         _resampled_elements(x.reshape(x.shape[:2]), index, weights, lines)
     else:
         _resampled_rows(x, index, weights, out)
+    return out
+
+
+@compiled
+def _rows_back(grad: Array, index: Array, weights: Array, out: Array) -> None:
+    for o in range(grad.shape[0]):
+        for k in range(index.shape[0]):
+            for j in range(index.shape[1]):
+                _add_product(grad[o, j], weights[k, j], out[o, index[k, j]])
+
+
+@compiled
+def _elements_back(grad: Array, index: Array, weights: Array, out: Array) -> None:
+    for o in range(grad.shape[0]):
+        row, made = grad[o], out[o]
+        for k in range(index.shape[0]):
+            places, factors = index[k], weights[k]
+            for j in range(places.size):
+                made[places[j]] += row[j] * factors[j]
+
+
+def resampled_back(grad: Array, index: Array, weights: Array, size: int) -> Array:
+    """The adjoint of `resampled` in x, whose middle has a size."""
+    out = np.zeros((grad.shape[0], size, grad.shape[2]), grad.dtype)
+    if grad.shape[2] == 1:
+        lines = out.reshape(out.shape[:2])
+        _elements_back(grad.reshape(grad.shape[:2]), index, weights, lines)
+    else:
+        _rows_back(grad, index, weights, out)
     return out

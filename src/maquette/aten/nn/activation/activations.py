@@ -517,6 +517,10 @@ hardshrink.derivative(self=lambda grad, self, lambd: hardshrink_backward(grad, s
 
 
 def shrunk_grad_kernel(xp: ModuleType, grad: Array, x: Array, lambd: float) -> Array:
+    loops = loops_of_floats(xp, x) if grad.shape == x.shape and grad.dtype == x.dtype else None
+    if loops is not None:
+        found: Array = loops.shrunk_backward(grad, x, lambd)
+        return found
     return chosen(xp, ~((x >= -lambd) & (x <= lambd)), grad, cast(xp, 0, grad.dtype))
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from types import ModuleType
 
+import numpy as np
+
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import byte_strides, combined_at, data_says
 from maquette.aten.common.axes import wrap_existing_dim
@@ -199,6 +201,9 @@ def _bag_of_each(xp: ModuleType, offsets: Array, count: int) -> Array:
                 f"offsets[-1] of {int(offsets[-1])}"
             )
         )
+    if xp is np and offsets.size and offsets.min() >= 0:
+        begun = np.bincount(offsets, minlength=count)[:count]
+        return np.cumsum(begun) - 1
     bags: Array = xp.searchsorted(offsets, xp.arange(count), side="right") - 1
     return bags
 
@@ -417,6 +422,9 @@ def _embedding_bag_backward_kernel(
         g = g / xp.maximum(bag_size, 1).astype(g.dtype)[:, None]
     bag = _bag_of_each(xp, offsets[: g.shape[0]], indices.shape[0])
     kept = indices != padding_idx
+    if per_sample_weights is None and not scale_grad_by_freq and g.dtype == grad.dtype:
+        rows = checked_rows(xp, indices[kept], num_weights)
+        return _sums(xp, g, bag[kept], rows, num_weights, None)
     values = g[bag]
     if per_sample_weights is not None:
         values = values * wide(per_sample_weights)[:, None]

@@ -18,6 +18,7 @@ from maquette.aten.common.array_libraries import assigned_at, from_host, to_host
 from maquette.aten.common.axes import Array
 from maquette.aten.common.batching_forms import to_front
 from maquette.aten.common.fresh_writes import zeros_beside
+from maquette.aten.common.large_arrays import loops_of_floats
 from maquette.aten.common.operators import aten
 from maquette.aten.nn.loss.likelihood import MEAN, SUM
 from maquette.aten.view.constants import constant
@@ -197,6 +198,10 @@ def _forward_variables(xp: ModuleType, emitted: Array, lengths: Array, skips: Ar
     alpha = xp.full((batch, frames, states), -xp.inf, emitted.dtype)
     if not frames:
         return alpha
+    loops = loops_of_floats(xp, emitted)
+    if loops is not None:
+        paths: Array = loops.log_paths(emitted, lengths, skips)
+        return paths
     alpha = assigned_at(xp, alpha, (slice(None), 0, 0), emitted[0, :, 0])
     if states > 1:
         spoken = xp.where(lengths > 0, emitted[0, :, 1], -xp.inf)

@@ -247,6 +247,10 @@ def _smooth_slope(xp: ModuleType, d: Array, beta: float) -> Array:
     """From -1 to 1, steeper for a smaller beta; -1 at 0 where beta is 0, as in PyTorch."""
     if d.dtype.kind != "f":
         d = d.astype(np.float64)
+    loops = loops_of_floats(xp, d)
+    if loops is not None:
+        found: Array = loops.smooth_l1_slope(d, beta)
+        return found
     inner = d / d.dtype.type(beta or 1)
     one = xp.asarray(1, d.dtype)
     return chosen(xp, ~(d <= -beta), chosen(xp, ~(d >= beta), inner, one), -one)

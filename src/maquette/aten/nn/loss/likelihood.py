@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from maquette.aten.common.array_libraries import assigned_at, data_says
 from maquette.aten.common.axes import Array
 from maquette.aten.common.backward_checks import check_count, check_floats_only
 from maquette.aten.common.formula_helpers import over, plus, times
+from maquette.aten.common.large_arrays import loops_for_floats
 from maquette.aten.indexing.scattering import positions_along
 from maquette.aten.nn.activation.softmax import log_softmax
 from maquette.aten.nn.loss.loss_batching import nll_loss_backward_batching, nll_loss_batching
@@ -133,6 +135,33 @@ def _counted(
     return index, scale if weight is None else scale * wide(weight)[index]
 
 
+def _summed(
+    xp: ModuleType, self: Array, target: Array, weight: Array | None, ignore_index: int
+) -> tuple[Any, Any] | None:
+    """The summed losses and weights, by a compiled loop or of rows that all count; else None."""
+    if xp is not np or self.ndim < 2 or not target.size:
+        return None
+    loops = loops_for_floats(xp, self, weight)
+    if loops is None:
+        plain = weight is None and self.ndim == 2 and self.dtype.kind == "f"
+        return _summed_rows(self, target, ignore_index) if plain else None
+    lines = (self.shape[0], self.shape[1], -1)
+    places = target.reshape(self.shape[0], -1)
+    summed, weights, bad = loops.class_losses(self.reshape(lines), places, weight, ignore_index)
+    if bad >= 0:
+        raise of_data(IndexError(f"Target {places.reshape(-1)[bad]} is out of bounds."))
+    return summed, weights
+
+
+def _summed_rows(self: Array, target: Array, ignore_index: int) -> tuple[Any, Any] | None:
+    """The summed losses of rows none of which is ignored, and their count; else None."""
+    classes = self.shape[1]
+    if 0 <= ignore_index < classes or target.min() < 0 or target.max() >= classes:
+        return None
+    picked = wide(self[np.arange(len(self)), target])
+    return -picked.sum(dtype=np.float64), np.float64(len(self))
+
+
 def _nll_arrays(
     xp: ModuleType,
     self: Array,
@@ -141,6 +170,12 @@ def _nll_arrays(
     reduction: int,
     ignore_index: int,
 ) -> tuple[Array, Array]:
+    summed_by_loop = None if reduction == NONE else _summed(xp, self, target, weight, ignore_index)
+    if summed_by_loop is not None:
+        summed, weights = summed_by_loop
+        with np.errstate(invalid="ignore", divide="ignore"):
+            loss = summed / weights if reduction == MEAN else summed
+        return loss.astype(self.dtype), weights.astype(self.dtype)
     axis = _class_axis(self)
     target = target.reshape(self.shape[:axis] + self.shape[axis + 1 :])
     index, scale = _counted(xp, self, target, weight, ignore_index)

@@ -16,7 +16,7 @@ import numpy as np
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, total
 from maquette.aten.common.backward_checks import check_count, check_floats_only
-from maquette.aten.common.large_arrays import loops_for
+from maquette.aten.common.large_arrays import loops_for_floats
 from maquette.aten.nn.norm.batch_norm_batching import (
     functional_batching,
     native_batch_norm_backward_batching,
@@ -402,7 +402,9 @@ def _backward_arrays(
         assert running_var is not None
         mean = wide(running_mean)
         rstd = 1 / xp.sqrt(wide(running_var) + x.dtype.type(eps))
-    loops = loops_for(xp, x, grad, mean, rstd, weight) if train and all(output_mask) else None
+    loops = (
+        loops_for_floats(xp, x, grad, mean, rstd, weight) if train and all(output_mask) else None
+    )
     if loops is not None and x.flags.c_contiguous and grad.flags.c_contiguous:
         lines = (*x.shape[:2], -1)
         by_input, *others = loops.channel_gradients(

@@ -13,7 +13,7 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array, total
 from maquette.aten.common.backward_checks import check_count, check_floats_only, check_sizes
-from maquette.aten.common.large_arrays import BLOCK, loops_for
+from maquette.aten.common.large_arrays import BLOCK, loops_for_floats
 from maquette.aten.common.operators import aten
 from maquette.aten.nn.norm.moments import (
     affine_tangent,
@@ -121,7 +121,7 @@ def native_group_norm_kernel(
     each = (C // group, HxW)
     x = wide(input).reshape(N, group, prod(each))
     parameters = [_in_groups(p, group) for p in (weight, bias)]
-    if loops_for(xp, x) is not None:
+    if loops_for_floats(xp, x) is not None:
         found, mean, rstd = _normalized_groups(xp, x, each, eps, parameters)
         return found.reshape(input.shape), mean, rstd
     out, means, rstds = xp.empty(x.shape, x.dtype), [], []

@@ -16,7 +16,7 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, total
 from maquette.aten.common.backward_checks import check_floats_only, check_sizes
 from maquette.aten.common.batching_forms import to_front
-from maquette.aten.common.large_arrays import loops_for
+from maquette.aten.common.large_arrays import loops_for_floats
 from maquette.aten.common.operators import aten
 from maquette.aten.nn.norm.moments import (
     affine,
@@ -116,7 +116,7 @@ def native_layer_norm_kernel(
     eps: float,
 ) -> tuple[Array, Array, Array]:
     x = wide(input)
-    loops = loops_for(xp, x, weight, bias)
+    loops = loops_for_floats(xp, x, weight, bias)
     if loops is not None:
         rows = x.reshape(-1, prod(normalized_shape))
         vectors = [None if p is None else p.reshape(-1) for p in (weight, bias)]
@@ -232,7 +232,7 @@ def native_layer_norm_backward_kernel(
     outer = tuple(range(input.ndim - len(axes)))
     grad, scale = wide(grad_out), wide(rstd)
     x, centre = wide(input), wide(mean)
-    loops = loops_for(xp, x, grad, centre, scale, weight)
+    loops = loops_for_floats(xp, x, grad, centre, scale, weight)
     if loops is not None and all(output_mask):
         lines = (-1, prod(normalized_shape))
         vector = None if weight is None else weight.reshape(-1)

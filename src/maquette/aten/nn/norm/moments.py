@@ -16,7 +16,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, total
-from maquette.aten.common.large_arrays import loops_for
+from maquette.aten.common.large_arrays import loops_for_floats
 from maquette.core.dtype import bfloat16, dtype, float16, float32
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
@@ -80,7 +80,7 @@ def _moments_by_loops(
     xp: ModuleType, x: Array, axes: tuple[int, ...]
 ) -> tuple[Array, Array] | None:
     """Mean and variance of large arrays over their rows or for their channels; else None."""
-    loops = loops_for(xp, x)
+    loops = loops_for_floats(xp, x)
     if loops is None or not x.flags.c_contiguous:
         return None
     kept = [1 if a in axes else n for a, n in enumerate(x.shape)]
@@ -124,7 +124,7 @@ def normalized_affine(
     shift = -mean * scale
     if bias is not None:
         shift = shift + wide(bias)
-    loops = loops_for(xp, x, scale, shift)
+    loops = loops_for_floats(xp, x, scale, shift)
     if loops is not None and x.flags.c_contiguous and scale.shape == shift.shape:
         lines = _lines(x.shape, scale.shape)
         if lines is not None:

@@ -10,11 +10,20 @@ from itertools import product
 from math import prod
 from types import ModuleType
 
+import numpy as np
+
 from maquette.aten.common.accumulation import Array, Index, wide
 from maquette.aten.common.array_libraries import added_to, assigned_at, data_says
 from maquette.aten.common.batching_forms import folded
+from maquette.aten.common.large_arrays import loops_of_floats
 from maquette.aten.nn.pool.max_pooling import gathered
-from maquette.aten.nn.pool.pool_windows import check_kind, pool_meta, scattered, window_maxima
+from maquette.aten.nn.pool.pool_windows import (
+    box_maxima,
+    check_kind,
+    pool_meta,
+    scattered,
+    window_maxima,
+)
 from maquette.core.dtype import int64
 from maquette.core.errors import check
 from maquette.core.layout import channels_last, channels_last_3d
@@ -30,6 +39,17 @@ Ints = Sequence[int]
 
 def _bounds(size: int, count: int) -> list[tuple[int, int]]:
     return [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
+
+
+def _boxes(space: Ints, counts: Ints) -> tuple[list[Array], list[Array]]:
+    """For each dimension the first elements of its windows, [1, windows], and their sizes."""
+    bounds = [np.array(_bounds(*each)).reshape(-1, 2) for each in zip(space, counts)]
+    return [b[None, :, 0] for b in bounds], [b[:, 1] - b[:, 0] for b in bounds]
+
+
+def _loops(xp: ModuleType, x: Array, counts: Ints) -> ModuleType | None:
+    """The loops over boxes for a large array of floats; None for no windows."""
+    return loops_of_floats(xp, x) if all(counts) else None
 
 
 def _equal_windows(space: Ints, counts: Ints) -> tuple[int, ...] | None:
@@ -125,12 +145,17 @@ def _adaptive_avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
     @page.kernel
     def adaptive_kernel(xp: ModuleType, self: Array, output_size: Ints) -> Array:
         x = wide(self)
+        loops = _loops(xp, x, output_size)
+        if loops is not None:
+            lead, space = x.shape[:-dims], x.shape[-dims:]
+            pooled: Array = loops.box_means(x.reshape(-1, *space), *_boxes(space, output_size))
+            return pooled.reshape(*lead, *output_size)
         for axis, count in enumerate(output_size, x.ndim - dims):
-            lead = (slice(None),) * axis
+            every = (slice(None),) * axis
             means = [
-                x[(*lead, slice(*each))].mean(axis=axis) for each in _bounds(x.shape[axis], count)
+                x[(*every, slice(*each))].mean(axis=axis) for each in _bounds(x.shape[axis], count)
             ]
-            x = xp.stack(means, axis) if means else x[(*lead, slice(0, 0))]
+            x = xp.stack(means, axis) if means else x[(*every, slice(0, 0))]
         return x
 
     page.linear(self=lambda grad, self: backward(grad, self))
@@ -154,6 +179,13 @@ def _adaptive_avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         size = _equal_windows(self.shape[-dims:], grad.shape[-dims:])
         if size is not None:
             return _shared_out(xp, grad, size)
+        space, counts = self.shape[-dims:], grad.shape[-dims:]
+        loops = _loops(xp, self, counts) if self.dtype == grad.dtype else None
+        if loops is not None:
+            shared: Array = loops.box_shares(
+                grad.reshape(-1, *counts), *_boxes(space, counts), space
+            )
+            return shared.reshape(self.shape)
         for axis in range(grad.ndim - dims, grad.ndim):
             shape = list(grad.shape)
             shape[axis] = self.shape[axis]
@@ -264,6 +296,9 @@ def _adaptive_max_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         size = _equal_windows(space, output_size)
         if size is not None:
             return window_maxima(xp, x, output_size, size, size, (0,) * dims, (1,) * dims)
+        found = box_maxima(xp, x, *_boxes(space, output_size), (1,) * dims)
+        if found is not None:
+            return found
         numbers = xp.arange(prod(space)).reshape(space)
         best = xp.empty((*x.shape[:-dims], *output_size), x.dtype)
         index = xp.empty(best.shape, xp.int64)

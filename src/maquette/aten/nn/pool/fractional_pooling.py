@@ -11,12 +11,14 @@ from itertools import product
 from math import prod
 from types import ModuleType
 
+import numpy as np
+
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.batching_forms import folded
 from maquette.aten.nn.pool.adaptive_pooling import check_filled
 from maquette.aten.nn.pool.max_pooling import gathered
-from maquette.aten.nn.pool.pool_windows import check_kind, lowest, scattered
+from maquette.aten.nn.pool.pool_windows import box_maxima, check_kind, lowest, scattered
 from maquette.core.dtype import int64
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
@@ -162,6 +164,11 @@ def _window_maxima(
     """The largest of each window and its flat index, for windows that differ between planes."""
     dims, space = len(kernel), planes.shape[1:]
     count = len(planes)
+    if xp is np:
+        counts = [np.full(s.shape[1], k) for s, k in zip(starts, kernel)]
+        found = box_maxima(xp, planes, starts, counts, (1,) * dims)
+        if found is not None:
+            return found
     flat = planes.reshape(count, prod(space))
     places = [starts[d].shape[1] for d in range(dims)]
     best = xp.full((count, *places), lowest(xp, planes), planes.dtype)

@@ -12,9 +12,11 @@ from itertools import product
 from math import prod
 from types import ModuleType
 
+import numpy as np
+
 from maquette.aten.common.accumulation import Array, Index
 from maquette.aten.common.array_libraries import combined_at, computed_once, data_says
-from maquette.aten.common.large_arrays import added_along, loops_of_places
+from maquette.aten.common.large_arrays import added_along, loops_of_numbers, loops_of_places
 from maquette.aten.nn.conv.sliding_windows import padded, reach, steps
 from maquette.core.errors import check, check_not_implemented, of_data
 from maquette.core.layout import channels_last, channels_last_3d, contiguous_format
@@ -188,6 +190,15 @@ def window_maxima(
         largest, at = loops.window_maxima(planes, *geometry)
         found = *x.shape[:-dims], *places
         return largest.reshape(found), at.reshape(found)
+    if dims == 3:
+        bounds = [
+            _clipped(*each)
+            for each in zip(space, places, kernel, stride, padding, dilation, strict=True)
+        ]
+        firsts, counts = zip(*bounds)
+        found_by_loop = box_maxima(xp, x, firsts, counts, dilation)
+        if found_by_loop is not None:
+            return found_by_loop
     least = lowest(xp, x)
     kernel = reaching(space, kernel, padding, dilation)
     behind = overhang(space, places, kernel, stride, padding, dilation)
@@ -205,6 +216,38 @@ def window_maxima(
         index = xp.where(better, _plane_index(xp, here, space), index)
     best, index = computed_once(xp, best, index)
     return best, index
+
+
+def _clipped(
+    size: int, places: int, kernel: int, stride: int, padding: int, dilation: int
+) -> tuple[Array, Array]:
+    """The first element within a line, [1, places], and how many, of each window."""
+    starts = np.arange(places) * stride - padding
+    skipped = np.maximum(0, -(starts // dilation))
+    ends = np.minimum(kernel, (size - 1 - starts) // dilation + 1)
+    return (starts + skipped * dilation)[None], ends - skipped
+
+
+def box_maxima(
+    xp: ModuleType,
+    x: Array,
+    firsts: Sequence[Array],
+    counts: Sequence[Array],
+    steps: Sequence[int],
+) -> tuple[Array, Array] | None:
+    """The largest of windows of the last dimensions, and their flat indices, by a compiled loop.
+
+    For each dimension: the first elements, [planes or 1, places], and the counts, [places], of
+    windows, and the step between elements. None where there is no loop for the array.
+    """
+    loops = loops_of_numbers(xp, x)
+    if loops is None or any(c.size == 0 or c.min() < 1 for c in counts):
+        return None
+    dims = len(counts)
+    planes = x.reshape(-1, *x.shape[-dims:])
+    largest, at = loops.box_maxima(planes, firsts, counts, steps)
+    shape = (*x.shape[:-dims], *largest.shape[1:])
+    return largest.reshape(shape), at.reshape(shape)
 
 
 def line_maxima(

@@ -107,7 +107,8 @@ def _reflected(xp: ModuleType, x: Array, lowest: float, width: float) -> tuple[A
     away = xp.abs(x - low)
     flips = xp.floor(away / span)
     rest = away - flips * span
-    even, sign = flips % kind(2) == 0, xp.where(x < low, kind(-1), kind(1))
+    half = flips * kind(0.5)
+    even, sign = half == xp.floor(half), xp.where(x < low, kind(-1), kind(1))
     return xp.where(even, rest + low, span - rest + low), xp.where(even, sign, -sign)
 
 

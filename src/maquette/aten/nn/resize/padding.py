@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from types import ModuleType
 
+import numpy as np
+
 from maquette.aten.common.accumulation import Array, Index, wide
 from maquette.aten.common.array_libraries import assigned_at, combined_at
 from maquette.aten.common.batching_forms import folded, leading
@@ -94,6 +96,25 @@ def _surrounded(xp: ModuleType, x: Array, padding: Ints, reflects: bool) -> Arra
     return out
 
 
+def _gathered(total: Array, padding: Ints, reflects: bool) -> Array:
+    """The adjoint of `_surrounded`: what stands around is added to where it came from."""
+    for i in range(len(padding) // 2):
+        axis = total.ndim - 1 - i
+        before, after = padding[2 * i : 2 * i + 2]
+        lines = np.moveaxis(total, axis, 0)
+        size = len(lines) - before - after
+        inner = lines[before : before + size].copy()
+        left, right = lines[:before], lines[before + size :]
+        if reflects:
+            inner[1 : before + 1] += left[::-1]
+            inner[size - 1 - after : size - 1] += right[::-1]
+        else:
+            inner[0] += left.sum(0)
+            inner[-1] += right.sum(0)
+        total = np.moveaxis(inner, 0, axis)
+    return total
+
+
 def _padding(name: str, dims: int, *, reflects: bool, tags: list[Tag]) -> OperatorPage:
     """Define a padding and its gradient."""
     page = define(f"aten::{name}(Tensor self, SymInt[{2 * dims}] padding) -> Tensor", tags=tags)
@@ -130,6 +151,8 @@ def _padding(name: str, dims: int, *, reflects: bool, tags: list[Tag]) -> Operat
 
     def added(xp: ModuleType, grad_output: Array, self: Array, padding: Ints) -> Array:
         total = wide(grad_output)
+        if xp is np and min(padding) >= 0 and self.size:
+            return _gathered(total, padding, reflects)
         for i in range(dims):
             axis = self.ndim - 1 - i
             before, after = padding[2 * i : 2 * i + 2]

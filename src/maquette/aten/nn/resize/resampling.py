@@ -8,14 +8,15 @@ where a position falls decides which element is nearest. Nothing here knows tens
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import floor, prod
+from functools import partial
+from math import prod
 from types import ModuleType
 
 import numpy as np
 
 from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import combined_at, from_host
-from maquette.aten.common.large_arrays import loops_for
+from maquette.aten.common.large_arrays import loops_for_floats
 
 Taps = tuple[Array, Array]
 Rule = Callable[[int, int, float | None, type[np.floating]], Taps]
@@ -115,19 +116,20 @@ def smooth_taps(align: bool, kernel: str) -> Rule:
         step = _step(size, out, scale, kind, align)
         wide = max(step, kind(1))
         span, narrow = kind(reach) * wide, np.float64(kind(1) / wide)
-        index = np.zeros((int(2 * reach * wide) + 3, out), np.int64)
+        centre = (float(step) * (np.arange(out) + 0.5)).astype(kind)
+        first = np.maximum(np.floor((centre - span).astype(np.float64) + 0.5), 0)
+        # With a scale that does not belong to the sizes there may be no input at all.
+        last = np.minimum(np.floor((centre + span).astype(np.float64) + 0.5), size)
+        last = np.maximum(last, first)
+        place = first + np.arange(int((last - first).max(initial=1)))[:, None]
+        # What is rounded to float32, and when, is PyTorch's: weights are then its bits.
+        offset = place.astype(kind) - centre
+        distance = ((offset.astype(np.float64) + 0.5) * narrow).astype(kind)
+        within = place < last
+        w = np.where(within, weights_at(distance), kind(0))
+        index = np.where(within, place, 0).astype(np.int64)
         weights = np.zeros(index.shape, kind)
-        for i in range(out):
-            centre = kind(float(step) * (i + 0.5))
-            first = max(floor(float(centre - span) + 0.5), 0)
-            # With a scale that does not belong to the sizes there may be no input at all.
-            last = max(min(floor(float(centre + span) + 0.5), size), first)
-            # What is rounded to float32, and when, is PyTorch's: weights are then its bits.
-            offset = np.arange(first, last).astype(kind) - centre
-            distance = ((offset.astype(np.float64) + 0.5) * narrow).astype(kind)
-            w = weights_at(distance)
-            index[: last - first, i] = np.arange(first, last)
-            weights[: last - first, i] = w / np.cumsum(w)[-1:]
+        np.divide(w, np.cumsum(w, 0)[-1:], out=weights, where=within)
         return index, weights
 
     return rule
@@ -153,9 +155,9 @@ def resampled(xp: ModuleType, x: Array, axis: int, taps: Taps) -> Array:
     """The array with one dimension resampled."""
     index, weights = taps
     shape = [-1 if d == axis else 1 for d in range(x.ndim)]
-    loops = loops_for(xp, x)
+    loops = loops_for_floats(xp, x)
     if loops is not None:
-        return _resampled_by_loops(loops, x, axis, taps)
+        return _by_loop(loops.resampled, x, axis, taps)
     if len(index) == 1 and (weights == 1).all():
         return xp.take(x, from_host(xp, index[0]), axis=axis)
     total = xp.zeros((*x.shape[:axis], index.shape[1], *x.shape[axis + 1 :]), x.dtype)
@@ -164,12 +166,13 @@ def resampled(xp: ModuleType, x: Array, axis: int, taps: Taps) -> Array:
     return total
 
 
-def _resampled_by_loops(loops: ModuleType, x: Array, axis: int, taps: Taps) -> Array:
+def _by_loop(loop: Callable[..., Array], x: Array, axis: int, taps: Taps) -> Array:
+    """A loop over arrays [outer, size, inner] with taps, along an axis."""
     index, weights = taps
     outer, inner = prod(x.shape[:axis]), prod(x.shape[axis + 1 :])
     lines = np.ascontiguousarray(x).reshape(outer, x.shape[axis], inner)
-    found: Array = loops.resampled(lines, index, weights.astype(np.float32))
-    return found.reshape(*x.shape[:axis], index.shape[1], *x.shape[axis + 1 :])
+    found = loop(lines, index, weights.astype(x.dtype))
+    return found.reshape(*x.shape[:axis], found.shape[1], *x.shape[axis + 1 :])
 
 
 def _brought(
@@ -183,6 +186,9 @@ def _brought(
 
 def resampled_back(xp: ModuleType, grad: Array, axis: int, size: int, taps: Taps) -> Array:
     """The adjoint of `resampled`: each output's gradient goes to the inputs that it came from."""
+    loops = loops_for_floats(xp, grad)
+    if loops is not None:
+        return _by_loop(partial(loops.resampled_back, size=size), grad, axis, taps)
     moved = xp.moveaxis(grad, axis, 0)
     total = xp.zeros((size, *moved.shape[1:]), grad.dtype)
     index, weights = _brought(xp, taps, (-1, *[1] * (grad.ndim - 1)), grad)
