@@ -182,3 +182,9 @@ def test_multilabel_margin_loss_takes_large_batches_in_parts(monkeypatch: pytest
     expected = mq.multilabel_margin_loss(x, target, 0).tolist()
     monkeypatch.setattr(margin_losses, "_AT_ONCE", 1)
     assert mq.multilabel_margin_loss(x, target, 0).tolist() == expected
+
+
+def test_the_operator_of_the_margin_ranking_loss_broadcasts() -> None:
+    """The function in `nn.functional` refuses other ranks; PyTorch's operator does not."""
+    x, y = mq.ones(2, 2), mq.zeros(2, 2)
+    assert mq.margin_ranking_loss(x, y, mq.tensor([-1.0, 1.0])).item() == 0.5

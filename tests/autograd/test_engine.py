@@ -358,3 +358,30 @@ def test_T59_strides_of_dimensions_of_size_1_ask_for_no_copy() -> None:
     out.sum().backward()
     assert leaf.grad is not None
     assert leaf.grad.stride() == (2, 7, 1)
+
+
+class Handled(mq.Tensor):
+    """Notes the operators that its handler is given."""
+
+    seen: list[str] = []
+
+    @staticmethod
+    def __new__(cls, inner):
+        made = mq.Tensor._make_wrapper_subclass(cls, inner.shape)
+        made.inner = inner
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        cls.seen.append(str(func))
+        return cls(func(*[getattr(a, "inner", a) for a in args], **(kwargs or {})))
+
+
+def test_gradients_of_a_class_with_a_handler_are_added_to_a_new_tensor() -> None:
+    x = Handled(mq.ones(2)).requires_grad_()
+    y = (x * 2 + x * 3).sum()
+    Handled.seen.clear()
+    y.backward()
+    assert "aten.add.Tensor" in Handled.seen
+    assert "aten.add_.Tensor" not in Handled.seen
+    assert x.grad.inner.tolist() == [5, 5]

@@ -104,3 +104,18 @@ def test_a_subclass_is_made_before_its_handler_is_asked() -> None:
 def test_a_parameter_of_another_class_says_both() -> None:
     made = mq.nn.Parameter(mq.ones(1).as_subclass(Quiet))
     assert repr(made) == "Parameter(Quiet([1.], requires_grad=True))"
+
+
+class Opened(mq.Tensor):
+    """A handler in which autograd acts again, as where the operator was called."""
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with overrides.enable_reentrant_dispatch():
+            assert mq.ones(1, requires_grad=True).exp().grad_fn is not None
+        return mq.zeros(2)
+
+
+def test_autograd_acts_again_in_a_handler_that_asks_for_it() -> None:
+    made = mq.Tensor._make_subclass(Opened, mq.ones(2))  # type: ignore[attr-defined]
+    assert made.neg().tolist() == [0, 0]

@@ -27,6 +27,8 @@ from maquette.core.ownership import held_only
 from maquette.core.remembered import remembered
 from maquette.core.strides import Shape
 from maquette.core.symbols import alike, expect_true, is_true
+from maquette.dispatch import keysets as K
+from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.modes import WATCHED
 from maquette.dispatch.registry import find_packet
 from maquette.dispatch.tls import tls
@@ -531,15 +533,20 @@ def _add_in_place() -> Callable[[Tensor, Tensor], Tensor]:
     return entry
 
 
+_HANDLED = K.functionality_bits(DispatchKey.Python)
+
+
 def _may_write(t: Tensor) -> bool:
     """Whether a gradient is ours alone to add to: nobody else holds it or its storage.
 
-    Where modes watch, sums are new tensors: what they record has no write that programs don't.
+    Where modes watch, or the tensor's class has a handler, sums are new tensors: what they see has
+    no write that programs don't.
     """
     st = tls.st
     return (
         not st.grad_enabled
         and not st.include & WATCHED
+        and not t._keys & _HANDLED
         and held_only(t, _OURS)
         and held_only(t._storage, 1)
         and t.meta.is_dense

@@ -148,7 +148,7 @@ def _handler_of_mode(
         return functools.partial(op.dispatch_rules[type(mode)], mode)
     if isinstance(getattr(handler, "__self__", None), type):
         raise RuntimeError(
-            f"{type(mode).__name__}.__torch_dispatch__ is a classmethod, which a mode cannot have: "
+            f"{type(mode).__name__}.__torch_dispatch__: a classmethod is not supported, please "
             f"make it a plain method"
         )
     return handler

@@ -49,7 +49,9 @@ class Library:
 
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         if kind not in _KINDS:
-            raise ValueError(f"unsupported library kind {kind!r}; use one of {', '.join(_KINDS)}")
+            raise ValueError(
+                f"Unsupported kind {kind!r} of library; use one of {', '.join(_KINDS)}"
+            )
         if ns == "prim" and kind != "IMPL":
             raise ValueError(f"prim is a reserved namespace: a {kind} library on it is refused")
         self.ns = ns
@@ -136,7 +138,9 @@ class Library:
         """
         self._check_alive()
         if not callable(fn):
-            raise TypeError(f"impl: expected a callable kernel, got {type(fn).__name__}: {fn!r}")
+            raise TypeError(
+                f"Input function is required to be a callable, got {type(fn).__name__}: {fn!r}"
+            )
         key = self._kernel_key(dispatch_key)
         qualname = self._qualified_name(op_name)
         if key is DispatchKey.Meta:
@@ -229,8 +233,8 @@ class Library:
         key = K.as_key(given)
         if self._key is not None and key is not self._key:
             raise RuntimeError(
-                f"impl: the kernel is for {key.name}, but the library made at {self.place} is "
-                f"bound to {self._key.name}"
+                f"impl: the kernel is for {key.name}, inconsistent with the dispatch key of the "
+                f"library made at {self.place}, {self._key.name}"
             )
         return key
 

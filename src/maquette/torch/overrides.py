@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from maquette.dispatch.abstract import overrides_torch_function
+from maquette.dispatch.handlers import enable_reentrant_dispatch
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.packet import OpOverloadPacket
 from maquette.dispatch.torch_function import (
@@ -26,7 +27,6 @@ from maquette.tensor.tensor import Tensor
 from maquette.torch.face.absences import Absent
 from maquette.torch.face.absent_names import names_of
 from maquette.torch.face.forwarding import forward, without_underscores
-from maquette.torch.face.later import later
 from maquette.torch.face.old_names import FUNCTIONS as ABSENT_FUNCTIONS
 
 
@@ -258,9 +258,6 @@ def _like(function: Callable[..., object]) -> Callable[..., object]:
 
 
 redispatch_function = redispatch
-enable_reentrant_dispatch = later(
-    "torch.overrides.enable_reentrant_dispatch", "enter the mode again with `with mode:`"
-)
 
 __all__ = [
     "TorchFunctionMode",

@@ -237,14 +237,6 @@ margin_ranking_loss.autocast("float32")
 def margin_ranking_loss_composite(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float, reduction: int
 ) -> Tensor:
-    check(
-        input1.meta.ndim == input2.meta.ndim == target.meta.ndim,
-        lambda: (
-            f"margin_ranking_loss: All input tensors should have same dimension but got "
-            f"sizes: input1: {list(input1.meta.shape)}, input2: {list(input2.meta.shape)}, target: "
-            f"{list(target.meta.shape)}"
-        ),
-    )
     apart = input1 - input2
     losses = plus(-target * apart, margin).clamp_min_(0)
     return reduced_tensor(losses, reduction)
