@@ -16,7 +16,8 @@ from maquette.dispatch.tags import Tag
 
 def description(packet: OpOverloadPacket) -> str:
     """The docstring of the function or method of a packet."""
-    lines = [_sentence(packet), *_details(_meant(packet) or packet)]
+    target = _meant(packet)
+    lines = [_sentence(packet, target), *_details(target or packet)]
     schemas = [o._schema_text for o in packet.usual_overloads()]
     return "\n".join([*lines, "", "Schemas:", *[f"    {schema}" for schema in schemas]])
 
@@ -24,13 +25,15 @@ def description(packet: OpOverloadPacket) -> str:
 def summary(packet: OpOverloadPacket) -> str:
     """What the page of a packet says that it computes; empty where it says nothing."""
     own = next((o.facts.summary for o in packet.usual_overloads() if o.facts.summary), "")
+    if own:
+        return own
     target = _meant(packet) or PACKETS.get(packet._qualified_op_name.removesuffix("_"))
-    return own if own or target is None or target is packet else summary(target)
+    return "" if target is None or target is packet else summary(target)
 
 
-def _sentence(packet: OpOverloadPacket) -> str:
+def _sentence(packet: OpOverloadPacket, target: OpOverloadPacket | None) -> str:
+    """The first line; target: what an alias calls."""
     said = summary(packet)
-    target = _meant(packet)
     if not said:
         return f"The operator `{packet._qualified_op_name}`."
     return said if target is None else f"Another name of `{target.__name__}`: {_continued(said)}"

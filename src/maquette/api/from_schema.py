@@ -28,6 +28,7 @@ from maquette.dispatch.operator import OpOverload, failed_to_bind
 from maquette.dispatch.registry import OpOverloadPacket, find_packet, ops
 from maquette.dispatch.schemas.choosing import classes_of
 from maquette.dispatch.schemas.matching import MatchError
+from maquette.dispatch.schemas.schema import Argument
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import Overridden, offered
@@ -103,22 +104,21 @@ class _Forms:
         self.name = packet.__name__
         self.at = at
         self.only = overloads[0] if len(overloads) == 1 else None
-        self.listed = any(_one_list(o, at) for o in overloads) and not any(
-            _takes_one_int(o, at) for o in overloads
-        )
+        positional = [[a for a in o._schema.arguments if not a.kwarg_only][at:] for o in overloads]
+        one_list = [p for p in positional if _one_list(p)]
+        self.listed = bool(one_list) and not any(_takes_one_int(p) for p in positional)
         # ``squeeze(0, 1)``: one integer means another overload, several are one list.
-        self.also_listed = bool(at) and any(_takes_one_list(o, at) for o in overloads)
+        self.also_listed = bool(at) and any(len(p) == 1 for p in one_list)
         self.schemas = [frozenset(a.name for a in o._schema.arguments) for o in overloads]
         # Keywords that mean the same to the overloads; others are translated first.
         self.plain = frozenset.union(*self.schemas) - {"out"} if self.schemas else frozenset()
         self.written = _written_names(overloads)
-        self.takes_device = any(_takes_device(o) for o in overloads)
+        self.takes_device = any("device" in names for names in self.schemas)
         self.mixed = self.takes_device and any(
-            not _takes_device(o) and "out" not in {a.name for a in o._schema.arguments}
-            for o in overloads
+            "device" not in names and "out" not in names for names in self.schemas
         )
-        self.factory = any(_is_factory(o) for o in overloads)
-        self.said = _said(overloads)
+        self.factory = self.takes_device and any(_is_factory(o) for o in overloads)
+        self.said = _said(self.schemas)
         self.lenient = _bool_or_dim(overloads, 1)
 
     def refused(
@@ -362,41 +362,30 @@ def _giving_first(face: Face) -> Face:
     return giving_first
 
 
-def _one_list(op: OpOverload, at: int) -> bool:
-    """Whether the only positional parameter from ``at`` on is a list of any number of integers."""
-    positional = [a for a in op._schema.arguments if not a.kwarg_only][at:]
+def _one_list(positional: list[Argument]) -> bool:
+    """Whether the only positional parameter is a list of any number of integers."""
     if not positional or not positional[0].type.is_list or positional[0].type.size is not None:
         return False
     rest = [a for a in positional[1:] if not a.has_default_value()]
     return positional[0].type.elem.kind in ("int", "symint") and not rest
 
 
-def _takes_one_list(op: OpOverload, at: int) -> bool:
-    """Whether it is the only positional parameter of all, as where ``x.squeeze(0, 1)`` goes."""
-    positional = [a for a in op._schema.arguments if not a.kwarg_only][at:]
-    return len(positional) == 1 and _one_list(op, at)
-
-
-def _takes_one_int(op: OpOverload, at: int) -> bool:
-    """Whether the first positional parameter (from ``at`` on) is one integer: ``squeeze(0)``."""
-    positional = [a for a in op._schema.arguments if not a.kwarg_only][at:]
+def _takes_one_int(positional: list[Argument]) -> bool:
+    """Whether the first positional parameter is one integer: ``squeeze(0)``."""
     return bool(positional) and positional[0].type.kind in ("int", "symint")
 
 
 def _is_factory(op: OpOverload) -> bool:
     arguments = op._schema.arguments
-    return _takes_device(op) and not any(a.type.written.startswith("Tensor") for a in arguments)
+    takes_device = any(a.name == "device" for a in arguments)
+    return takes_device and not any(a.type.written.startswith("Tensor") for a in arguments)
 
 
-def _said(overloads: list[OpOverload]) -> dict[str, object]:
+def _said(schemas: list[frozenset[str]]) -> dict[str, object]:
     """What modes are told of what makes memory beside its device: ``pin_memory``."""
-    placed = [{a.name for a in o._schema.arguments} for o in overloads if _takes_device(o)]
+    placed = [names for names in schemas if "device" in names]
     pinned = bool(placed) and all("pin_memory" in names for names in placed)
     return {"pin_memory": False} if pinned else {}
-
-
-def _takes_device(op: OpOverload) -> bool:
-    return any(a.name == "device" for a in op._schema.arguments)
 
 
 def given_dtype(function: str, value: object) -> dtype | None:

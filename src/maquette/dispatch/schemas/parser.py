@@ -2,11 +2,12 @@
 
 A recursive descent over tokens that are read on demand. The one idea: arguments are immutable, so
 an argument text read once (``Tensor self``, ``int dim=-1``) is remembered and shared by all the
-schemas that contain it; only new texts are parsed.
+schemas that contain it, and so are returns; only new texts are parsed.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Final, NoReturn
 
@@ -47,6 +48,12 @@ _TOKEN: Final = re.compile(
 # An argument up to the comma or parenthesis after it, when nothing in it nests deeper than one.
 _ARGUMENT: Final = re.compile(r"""(?:[^(),\[\]"'#]|\([^()"'#]*\)|\[[^\[\]"'#]*\]|"[^"\\]*")+""")
 
+# An argument of a type without annotations, with a default of one word if any: most of them.
+_PLAIN_ARGUMENT: Final = re.compile(
+    r"([A-Za-z]+)(?:\[([0-9]{0,2})\])?(\?)? ([A-Za-z_][A-Za-z_0-9]*)"
+    r"(?:=(None|True|False|-?[0-9]{1,9}))?"
+)
+
 _RESERVED: Final = frozenset(
     "and as assert break class continue def del elif else for global if import in is not or pass "
     "raise return while with None True False".split()
@@ -56,8 +63,15 @@ _MOST_DIGITS: Final = 4000  # CPython refuses to read longer integers
 _NOT_FINITE: Final = ("inf", "nan")
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r"}
 
+# The name of an operator with its namespace, its overload's if it has one, and a parenthesis.
+_NAMES: Final = re.compile(
+    r"([A-Za-z_][A-Za-z_0-9]*)::([A-Za-z_][A-Za-z_0-9]*)(?:\.([A-Za-z_][A-Za-z_0-9]*))?\("
+)
+
 # Texts of arguments -> the arguments.
 _seen: dict[tuple[str, bool, bool], Argument] = {}
+# Texts of returns -> the returns, and whether there may be more.
+_seen_returns: dict[tuple[str, bool], tuple[list[Argument], bool]] = {}
 _CXX_NAMES = {"int64_t": "Use `SymInt` or `int`", "double": "Use `float`"}
 
 
@@ -101,7 +115,7 @@ class _Reader:
         # Off once an argument means something only here: an anonymous alias set, which is
         # numbered within its schema, or a script type, which may be unregistered later.
         self.shareable = True
-        self._seek(0)
+        self.start = self.end = 0
 
     # --- tokens ----------------------------------------------------------------------
 
@@ -152,6 +166,25 @@ class _Reader:
 
     def schema(self) -> FunctionSchema:
         """``name(args) -> returns`` and nothing after it."""
+        name, overload = self._names_at_once() or self._names_before_arguments()
+        arguments, is_vararg = self._arguments_and_arrow()
+        returns, is_varret = self._remembered_returns()
+        return FunctionSchema(name, overload, arguments, returns, is_vararg, is_varret)
+
+    def _names_at_once(self) -> tuple[str, str] | None:
+        """The names where they are written as usual; else None, and nothing is read."""
+        match = _NAMES.match(self.text)
+        if match is None:
+            return None
+        namespace, name, overload = match.groups("")
+        legal = overload != "default" and not overload.startswith("__")
+        if not legal or not _RESERVED.isdisjoint((namespace, name, overload)):
+            return None  # to be refused in the words of `_names`
+        self._seek(match.end())
+        return f"{namespace}::{name}", overload
+
+    def _names_before_arguments(self) -> tuple[str, str]:
+        self._seek(0)
         name, overload = self._names()
         if self.kind == "end":
             whole = f"{name}.{overload}" if overload else name
@@ -162,12 +195,7 @@ class _Reader:
                 self.end,
             )
         self._expect("(")
-        arguments, is_vararg = self._arguments()
-        self._expect("->")
-        returns, is_varret = self._returns()
-        if self.kind != "end":
-            self._fail_expected("the end of the schema")
-        return FunctionSchema(name, overload, arguments, returns, is_vararg, is_varret)
+        return name, overload
 
     def _names(self) -> tuple[str, str]:
         name = self._identifier("an operator name")
@@ -181,11 +209,47 @@ class _Reader:
             self.fail(f"'{overload}' is not a legal overload name", start, end)
         return name, overload
 
-    def _arguments(self) -> tuple[list[Argument], bool]:
+    def _arguments_and_arrow(self) -> tuple[list[Argument], bool]:
+        """The arguments, and whether there may be more; ``start`` is then that of the returns."""
         arguments: list[Argument] = []
-        kwarg_only = False
-        if self._take(")"):
+        kwarg_only = self._take_usual(arguments)
+        if kwarg_only is None:
             return arguments, False
+        is_vararg = self._arguments(arguments, kwarg_only)
+        self._expect("->")
+        return arguments, is_vararg
+
+    def _take_usual(self, arguments: list[Argument]) -> bool | None:
+        """Take arguments written as usual, without a look at tokens, up to the first other one.
+
+        Whether that is keyword-only; None where there is none, and the arrow is taken too.
+        """
+        text, at, kwarg_only = self.text, self.start, False
+        while True:
+            if not kwarg_only and text.startswith("*, ", at):
+                kwarg_only = True
+                at += 3
+            match = _ARGUMENT.match(text, at)
+            argument = match and self._usual_argument(match.group(), kwarg_only)
+            if not match or not argument:
+                break
+            self.start = match.end()  # for the mark of an error
+            closed = text.startswith(") -> ", self.start)
+            if not closed and not text.startswith(", ", self.start):
+                break
+            self._check_place(argument, arguments, at)
+            arguments.append(argument)
+            if closed:
+                self.start += 5
+                return None
+            at = self.start + 2
+        self._seek(at)
+        return kwarg_only
+
+    def _arguments(self, arguments: list[Argument], kwarg_only: bool) -> bool:
+        """Add arguments up to the parenthesis; gives whether there may be more."""
+        if not arguments and not kwarg_only and self._take(")"):
+            return False
         while True:
             start = self.start
             if self._take("..."):
@@ -194,7 +258,7 @@ class _Reader:
                     self.fail(
                         "schemas with vararg (...) can't have default value args", start, self.start
                     )
-                return arguments, True
+                return True
             if self._take("*"):
                 if kwarg_only:
                     self.fail("a second '*'", start, start + 1)
@@ -204,7 +268,7 @@ class _Reader:
                 self._check_place(argument, arguments, start)
                 arguments.append(argument)
             if self._take(")"):
-                return arguments, False
+                return False
             if not self._take(","):
                 self._fail_expected("',' or ')'")
 
@@ -227,15 +291,41 @@ class _Reader:
         match = _ARGUMENT.match(self.text, self.start)
         if match is None:
             return self._argument(kwarg_only)
-        key = (match.group(), kwarg_only, self.allow_typevars)
-        known = _seen.get(key)
+        known = self._usual_argument(match.group(), kwarg_only)
         if known is not None:
             self._seek(match.end())
             return known
         self.shareable = True
         argument = self._argument(kwarg_only)
         if self.shareable and self.start == match.end():
-            remember(_seen, key, argument, epoch())
+            remember(_seen, (match.group(), kwarg_only, self.allow_typevars), argument, epoch())
+        return argument
+
+    def _usual_argument(self, text: str, kwarg_only: bool) -> Argument | None:
+        """The argument of a text that was read before, or is plain: `_argument` without tokens.
+
+        None for all others, and for what is to be refused.
+        """
+        key = (text, kwarg_only, self.allow_typevars)
+        known = _seen.get(key)
+        if known is not None:
+            return known
+        match = _PLAIN_ARGUMENT.fullmatch(text)
+        if match is None:
+            return None
+        word, size, optional, name, default = match.groups()
+        type = _plain_type(word, size, optional) if word in BASE_TYPES else None
+        if type is None or name in _RESERVED:
+            return None
+        value: object = NO_DEFAULT
+        if default is not None:
+            literal = _CONSTANTS[default] if default in _CONSTANTS else int(default)
+            try:
+                value = convert(type, literal)
+            except Mismatch:
+                return None
+        argument = Argument(name, type, _size(type), value, kwarg_only)
+        remember(_seen, key, argument, epoch())
         return argument
 
     def _argument(self, kwarg_only: bool) -> Argument:
@@ -243,6 +333,20 @@ class _Reader:
         name = self._identifier("an argument name")
         default = self._default(type, name) if self._take("=") else NO_DEFAULT
         return Argument(name, type, _size(type), default, kwarg_only, alias)
+
+    def _remembered_returns(self) -> tuple[list[Argument], bool]:
+        """The returns, after which the schema ends."""
+        key = self.text[self.start :], self.allow_typevars
+        known = _seen_returns.get(key)
+        if known is None:
+            self._seek(self.start)
+            self.shareable = True
+            known = self._returns()
+            if self.kind != "end":
+                self._fail_expected("the end of the schema")
+            if self.shareable:
+                remember(_seen_returns, key, known, epoch())
+        return known
 
     def _returns(self) -> tuple[list[Argument], bool]:
         if self._take("..."):
@@ -432,6 +536,15 @@ class _Reader:
             self.fail(f"a number of {len(token)} digits does not fit in 64 bits", start, self.start)
         value = int(token) if token.isdigit() else float(token)
         return -value if negative else value
+
+
+@functools.cache
+def _plain_type(word: str, size: str | None, optional: str | None) -> SchemaType:
+    """The type ``word``, a list of it unless size is None, with a question mark if there is one."""
+    type = BASE_TYPES[word]
+    if size is not None:
+        type = list_of(type, int(size) if size else None)
+    return optional_of(type) if optional else type
 
 
 def _size(type: SchemaType) -> int | None:

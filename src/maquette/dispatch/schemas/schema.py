@@ -183,7 +183,8 @@ class FunctionSchema:
         assign(self, "returns", tuple(returns))
         assign(self, "is_vararg", is_vararg)
         assign(self, "is_varret", is_varret)
-        assign(self, "is_mutable", any(a.is_write for a in self.arguments))
+        written = [a for a in self.arguments if a.alias_info is not None and a.alias_info.is_write]
+        assign(self, "is_mutable", bool(written))
         assign(self, "memo", {})
 
     @property
