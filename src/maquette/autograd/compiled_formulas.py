@@ -32,7 +32,7 @@ from maquette.autograd.saved_hooks import PackedTensor, watch
 from maquette.autograd.saved_values import linked_sizes, saved_properties, unsaved_properties
 from maquette.dispatch import keysets as K
 from maquette.dispatch.call import NUMBERS
-from maquette.dispatch.generated import generate
+from maquette.dispatch.generated import generate, indented
 from maquette.dispatch.operator import OpOverload
 from maquette.tensor.keys import ADINPLACE
 from maquette.tensor.tensor import Tensor
@@ -240,6 +240,13 @@ def _answers(plan: DerivativePlan, mask: int, values: dict[str, object]) -> list
     return [found.get(name) if name in wanted else None for name in names]
 
 
+_PLAIN_CALLS = 8
+"""How many calls of formulas need no function of their own, which takes the time of eight to make.
+
+The engine's steps have formulas written out: most are asked for where fakes' gradients are learnt.
+"""
+
+
 class _Maker:
     """Generates the class of nodes for one subset of differentiable parameters."""
 
@@ -282,11 +289,13 @@ class _Maker:
         made.saves_written = any(self.plan.names[i] in self.saved for i in self.plan.written)
         made.save = staticmethod(self._late(made, "save", self._save_source))
 
-        def formulas(node: OpNode, grads: list[Grad]) -> list[Grad]:
-            made.formulas = formulas_again
-            return self._plain_formulas(node, grads)
+        calls = 0
 
-        def formulas_again(node: OpNode, grads: list[Grad]) -> list[Grad]:
+        def formulas(node: OpNode, grads: list[Grad]) -> list[Grad]:
+            nonlocal calls
+            calls += 1
+            if calls <= _PLAIN_CALLS:
+                return self._plain_formulas(node, grads)
             made.formulas = self._function("_formulas", self._formulas_source())
             answers: list[Grad] = made.formulas(node, grads)
             return answers
@@ -340,7 +349,7 @@ class _Maker:
         return [f"def _save({params}):", *lines, f"    return {self.save_source()}"]
 
     def _plain_formulas(self, node: OpNode, grads: list[Grad]) -> list[Grad]:
-        """What `_formulas_source` says, for the node that needs it first."""
+        """What `_formulas_source` says, for the first nodes that need it."""
         plan = self.plan
         opened = node.__class__.open_saved(node)
         if all(g is None for g in grads):
@@ -376,7 +385,8 @@ class _Maker:
             calls += [f"    {answers[bit]} = None" for bit in bits]
             calls += ["    _run.conform(_node, _all)"]
         else:
-            calls += [f"    {line}" for bit in bits for line in _conform(bit, answers[bit])]
+            for bit in bits:
+                calls += indented(_conform(bit, answers[bit]))
         shortcut = self._shortcut(bits)
         if shortcut is None:
             lines += calls
@@ -385,8 +395,8 @@ class _Maker:
             taken = f"{targets}, = {shortcut.answer}"
             if self.plan.lists:
                 taken = f"_all = [*{shortcut.answer}]"
-            lines += [f"    {line}" for line in shortcut.lines]
-            lines += ["    if _known is None:", *(f"    {line}" for line in calls)]
+            lines += indented(shortcut.lines)
+            lines += ["    if _known is None:", *indented(calls)]
             lines += ["    else:", f"        {taken}"]
         # As nobody else may need them any more, let go of what the formulas were given.
         tensors = [s.names[0] for s in self.saved.values() if s.tensor]
@@ -396,7 +406,8 @@ class _Maker:
         if self.plan.lists:
             lines += ["    _run.give(_node, _all)"]
         else:
-            lines += [f"    {line}" for bit in bits for line in hand_on_lines(bit, answers[bit])]
+            for bit in bits:
+                lines += indented(hand_on_lines(bit, answers[bit]))
         return self._function("_step", lines, None if shortcut is None else shortcut.space)
 
     def _shortcut(self, bits: list[int]) -> Shortcut | None:
@@ -432,7 +443,8 @@ class _Maker:
         if slots:
             lines += ["    _saved = _node.saved", "    if _saved is None:"]
             lines += ["        _freed(_node)", f"    {', '.join(slots)}, = _saved"]
-            lines += [f"    {line}" for s in self.saved.values() for line in s.opens]
+            for s in self.saved.values():
+                lines += indented(s.opens)
         return lines
 
     def _leave_early(self) -> list[str]:

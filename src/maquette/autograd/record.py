@@ -8,7 +8,7 @@ to tensors rebase history: on a view, the base's too (`CopySlices`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import NoReturn, cast
 
 from maquette.autograd.anomaly import remember_call
@@ -27,7 +27,7 @@ from maquette.autograd.view_history import STRIDED_NODE
 from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
 from maquette.dispatch.call import NUMBERS
-from maquette.dispatch.generated import generate
+from maquette.dispatch.generated import generate, indented
 from maquette.dispatch.guards import AutoDispatchBelowAutograd
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload, set_fallback
@@ -138,7 +138,7 @@ def refusal_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
 def node_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
     """Source that makes the node of a call with result ``_r``; returns if none is to be made."""
     passed = ", ".join(f"p{i}" for i in range(len(plan.arguments)))
-    lines = [f"    {line}" for line in [*plan.number_lines(), *_link_lines(op, plan)]]
+    lines = indented([*plan.number_lines(), *_link_lines(op, plan)])
     lines += [
         "    _n = _new(_class)",
         "    _n.links = _links",
@@ -147,7 +147,7 @@ def node_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
         "    _n.hooks = None",
     ]
     single = plan.one_output
-    lines += [f"    {line}" for line in (_history_lines(op) if single else _HISTORY_OF_MANY)]
+    lines += indented(_history_lines(op) if single else _HISTORY_OF_MANY)
     if plan.lists:
         lines += ["    _n.list_sizes = _sizes"]
     saved = f"_class.save(_r, {passed})"
@@ -204,7 +204,8 @@ def _link_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
     return [*lines, "_class = _classes.get(_mask) or _node_class(_mask)"]
 
 
-def edge_lines(name: str, bit: int, dead: int, absent: str = "") -> list[str]:
+@cache  # operators share few: a tenth of the text that a first call makes
+def edge_lines(name: str, bit: int, dead: int, absent: str = "") -> tuple[str, ...]:
     """Source that makes the edge of one parameter: its history itself where nothing is special.
 
     absent: a condition on which it is no tensor. dead: the bit of the mask for parameters that
@@ -240,9 +241,9 @@ def edge_lines(name: str, bit: int, dead: int, absent: str = "") -> list[str]:
             f"    _n{bit} = _m{bit} = None",
             f"    _k{bit} = 0",
             "else:",
-            *(f"    {line}" for line in lines),
+            *indented(lines),
         ]
-    return lines
+    return tuple(lines)
 
 
 def _gather(p: object, links: list[object], sizes: list[int]) -> bool | None:

@@ -21,7 +21,7 @@ from maquette.core.device import device
 from maquette.core.dtype import dtype
 from maquette.core.layout import layout, memory_format
 from maquette.core.size import Size
-from maquette.dispatch.generated import generate, short_code
+from maquette.dispatch.generated import generate, indented, short_code
 from maquette.dispatch.schemas.schema import Argument
 from maquette.dispatch.schemas.types import SchemaType
 from maquette.dispatch.tls import tls
@@ -179,7 +179,7 @@ def _source(op: OpOverload) -> str:
         lines += [f"    _prepared(({', '.join(tensors)},))"]
     keys: list[tuple[str, str]] = []
     for argument in arguments:
-        lines += [f"    {line}" for line in _guard(argument, bounded=bounded) or ()]
+        lines += indented(_guard(argument, bounded=bounded) or ())
         key = _key_source(argument, op.takes_numbers)
         if key is not None:
             keys.append(key)
@@ -309,8 +309,7 @@ def _keys_lines(keys: list[tuple[str, str]]) -> list[str]:
             lines += [f"if {condition}:"]
             indent = "    "
         lines += [f"{indent}_l = {other}", f"{indent}if _l is not _k:", f"{indent}    _k |= _l"]
-    lines = ["try:", *(f"    {line}" for line in lines), "except AttributeError:", "    _k = -1"]
-    return [f"    {line}" for line in lines]
+    return indented(["try:", *indented(lines), "except AttributeError:", "    _k = -1"])
 
 
 def _key_source(argument: Argument, takes_numbers: bool) -> tuple[str, str] | None:

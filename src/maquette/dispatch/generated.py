@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import linecache
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from types import CodeType, FunctionType
 from typing import Any
@@ -126,6 +126,15 @@ def _show(source: str, function: CodeType) -> None:
 
     # Equal code that is made later takes this place: the older owner's end is of no account then.
     _OWNERS[file] = weakref.ref(function, forget)
+
+
+def indented(lines: Iterable[str]) -> list[str]:
+    """Lines one level deeper, as one text that stands for them: generating is most of a first call.
+
+    By `replace`, as a string for each line took a fiftieth of a model's first step.
+    """
+    text = "\n".join(lines)
+    return ["    " + text.replace("\n", "\n    ")] if text else []
 
 
 def called_with(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar, cast
 
 from maquette.dispatch import keysets as K
 from maquette.dispatch import pre_dispatch
@@ -41,6 +41,13 @@ ModeKey = TorchDispatchModeKey | DispatchKey | None
 """Names a slot: of an infra kind, of the PreDispatch stack, or (None) the top of the stack."""
 
 
+class Answers(Protocol):
+    """What `TorchDispatchMode._answers_of_operators` is: a dict, or what stands for one."""
+
+    def get(self, op: OpOverload, /) -> Callable[..., object] | None:
+        """What answers calls of an operator."""
+
+
 class TorchDispatchMode:
     """See and answer every operator called in the block, after autograd (D94-D99).
 
@@ -53,7 +60,7 @@ class TorchDispatchMode:
     measures_memory: ClassVar[bool] = False
     """Whether derivative formulas shall hold what they hold while no mode is active. Else they
     write nothing in place, as PyTorch's do in any mode, so that modes see no mutation."""
-    _answers_of_operators: dict[OpOverload, Callable[..., object]] | None = None
+    _answers_of_operators: Answers | None = None
     """By operator, what answers calls instead of ``__torch_dispatch__`` where no argument is of a
     class with a handler; for modes that see operators by the thousand. It is given the key set with
     which to go on below the mode, `OpOverload.run`, and the parameters in the form of kernels."""

@@ -127,11 +127,11 @@ def run_on_real_constants(
     no numbers for tensors, where there is a fake, data that is not here, or a larger result.
     """
     mode = tls.st.fake_mode
-    if mode is None or not op.takes_numbers or not _device_is_real(params):
+    if mode is None or not op.takes_numbers:
         return None
     if any(t.fake_mode is not None or t._mq_data is None for t in tensors_in(params)):
         return None
-    if _any_symbol(params):
+    if not _device_is_real(params) or _any_symbol(params):
         return None
     result = lookup(op, params).value
     if not isinstance(result, TensorMeta) or result.numel > LARGEST:

@@ -333,6 +333,13 @@ def from_outcome(
     mode: FakeTensorMode,
 ) -> object:
     """Fake results of an outcome."""
+    value = outcome.value
+    if len(kinds) == 1 and isinstance(value, TensorMeta):  # `build`, written out for most results
+        kind, source = kinds[0]
+        if kind == "fresh":
+            return fresh_fake(mode, value)
+        if kind == "view" and source >= 0:
+            return fake_view(cast(Tensor, params[source]), value)
     resize_outputs(op, kinds, outcome, params)
 
     def fresh(op: OpOverload, meta: TensorMeta, value: object) -> FakeTensor:

@@ -8,8 +8,8 @@ of interned metas and small values; nothing in a key or an outcome holds a tenso
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from maquette.core.device import canonical, device
 from maquette.core.device_rules import common_device
@@ -163,6 +163,70 @@ def key_source(op: OpOverload, *, symbolic: bool = False, usual: str = "") -> st
     return f"({', '.join(parts)},)"
 
 
+def key_of(op: OpOverload, params: Sequence[object]) -> Hashable:
+    """The cache key of a call, in plain Python: what generated code over `key_source` computes.
+
+    For who asks seldom: a function made for it costs as much as twenty calls of this one.
+    """
+    parts: list[object] = [defaults["float"]]
+    for part, p in zip(_parts_of(op), params):
+        parts += part(p)
+    return tuple(parts)
+
+
+_Part = Callable[[Any], tuple[object, ...]]  # of a parameter, in the form of kernels
+
+
+def _parts_of(op: OpOverload) -> list[_Part]:
+    """For each parameter what it adds to the cache key: `_key_parts` as functions."""
+    memo = op._schema.memo
+    parts = memo.get("key parts")
+    if parts is None:
+        parts = memo["key parts"] = [_part_of(a, op.takes_numbers) for a in op._schema.arguments]
+    return cast("list[_Part]", parts)
+
+
+def _part_of(argument: Argument, takes_numbers: bool) -> _Part:
+    type_ = argument.type
+    inner = type_.elem if type_.is_optional else type_
+    if inner.kind == "list":
+        return {"tensor": _metas_part, "scalar": _classes_part}.get(inner.base.kind, _value_part)
+    if inner.kind == "tensor" and takes_numbers and not type_.is_optional:
+        return _operand_part
+    parts = {"generator": _no_part, "tensor": _meta_part, "scalar": _class_part}
+    return parts.get(inner.kind, _value_part)
+
+
+def _value_part(p: object) -> tuple[object, ...]:
+    return (p,)
+
+
+def _no_part(p: object) -> tuple[object, ...]:
+    return ()
+
+
+def _meta_part(p: Tensor | None) -> tuple[object, ...]:
+    return (None if p is None else p.meta,)
+
+
+def _operand_part(p: Tensor | complex) -> tuple[object, ...]:
+    if p.__class__ not in NUMBERS:
+        return (cast(Tensor, p).meta,)
+    return (p if p.__class__ is int and not -(2**63) <= p < 2**64 else p.__class__,)
+
+
+def _class_part(p: object) -> tuple[object, ...]:
+    return p, p.__class__
+
+
+def _metas_part(p: tuple[Tensor | None, ...] | None) -> tuple[object, ...]:
+    return (None if p is None else tuple([None if t is None else t.meta for t in p]),)
+
+
+def _classes_part(p: tuple[object, ...] | None) -> tuple[object, ...]:
+    return p, None if p is None else tuple([n.__class__ for n in p])
+
+
 def _may_be_symbolic(argument: Argument) -> bool:
     written = argument.type.written
     return written.startswith(("SymInt", "Scalar", "SymFloat", "SymBool"))
@@ -229,8 +293,7 @@ def known(op: OpOverload, params: Sequence[object]) -> Outcome | None:
             key = (op.shape_rule, op, key_function(op, symbolic=True)(*params))
             found = env.fake_tensor_cache.get(key)
         else:
-            make_key = op.__dict__.get("_key_function") or key_function(op)
-            found = op.infer_cache.get(make_key(*params))
+            found = op.infer_cache.get(key_of(op, params))
     except TypeError:
         return None
     return found if isinstance(found, Outcome) else None
@@ -283,11 +346,8 @@ def lookup(op: OpOverload, params: Sequence[object]) -> Outcome:
     env = shape_env_of(params)
     if env is not None:
         return _lookup_symbolic(op, params, env)
-    make_key = op.__dict__.get("_key_function")
-    if make_key is None:
-        make_key = op.__dict__["_key_function"] = key_function(op)
     try:
-        key = make_key(*params)
+        key = key_of(op, params)
         found = op.infer_cache.get(key)
     except TypeError:  # something unhashable: a generator object, a script object
         return infer(op, params)

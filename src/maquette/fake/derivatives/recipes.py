@@ -14,7 +14,7 @@ from maquette.autograd.node import Grad
 from maquette.core.meta import TensorMeta
 from maquette.core.remembered import EPOCH, remember
 from maquette.dispatch import keysets as K
-from maquette.dispatch.generated import generate
+from maquette.dispatch.generated import generate, indented
 from maquette.fake.mode import FakeTensorMode
 from maquette.fake.tensor import FakeTensor
 from maquette.library.infer import Outcome
@@ -74,7 +74,7 @@ class Recipe(NamedTuple):
                     more = self._view(i, made.of)
                 else:
                     more = fresh_lines(f"_t{i}", f"_f{i}", made.version, viewed=i in viewed)
-                lines += [f"    {line}" for line in more]
+                lines += indented(more)
             answers = "".join(f"{'None' if a is None else self._name(a)}, " for a in self.answers)
             source = "\n".join([*lines, f"    return ({answers})\n"])
             found = generate(source, "_make", "gradients", dict(_SPACE))

@@ -77,6 +77,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         self.decompositions = {} if decompositions is None else decompositions
         self._plans: dict[Any, _Plan] = {}
         own = type(self).__torch_dispatch__ is ProxyTorchDispatchMode.__torch_dispatch__
+        self._answers_of_operators: dict[Any, Callable[..., object]] | None
         self._answers_of_operators = {} if own and not self._notes_origin else None
         self._error_on_data_dependent_ops = _error_on_data_dependent_ops
         self._allow_fake_constant = _allow_fake_constant
