@@ -15,9 +15,9 @@ from maquette.core import strides as rules
 from maquette.core.device import canonical, cpu
 from maquette.core.device import device as Device
 from maquette.core.errors import check
+from maquette.core.layout import contiguous_format, preserve_format, strided
 from maquette.core.layout import layout as Layout
 from maquette.core.layout import memory_format as MemoryFormat
-from maquette.core.layout import preserve_format, strided
 from maquette.core.scalar_types import dtype as DType
 from maquette.core.size import Size
 from maquette.core.strides import Shape, Strides, contiguous_strides
@@ -361,6 +361,17 @@ def _make(
     fill(meta, "fake_keys", 0)
     fill(meta, "fake_grad_keys", 0)
     if cls is TensorMeta:
+        if len(shape) not in rules.CHANNELS_LAST_ORDERS and strides == contiguous_strides(shape):
+            # What the rules say of row-major strides: in a model's first step most metas are new.
+            numel = prod(shape)
+            end = meta.itemsize * (offset + numel) if numel else 0
+            fill(meta, "numel", numel)
+            fill(meta, "storage_bytes", _storage_bytes(meta) if _is_huge(end) else end)
+            fill(meta, "is_contiguous", True)
+            fill(meta, "is_dense", True)
+            fill(meta, "suggested_format", contiguous_format)
+            fill(meta, "size", Size(shape))
+            return meta
         for name, rule in _DERIVED.items():
             fill(meta, name, rule(meta))
     return meta

@@ -58,11 +58,16 @@ def remember(table: Table, key: Hashable, answer: object, since: int) -> None:
         if key not in table:
             _queue.append((table, key))
         table[key] = answer
-        while len(_queue) > LIMIT:
-            old_table, old_key = _queue.popleft()
-            # Some are gone already: whoever forgets a table leaves the queue alone.
-            if old_table.pop(old_key, _ABSENT) is not _ABSENT:
-                _evictions[0] += 1
+        if len(_queue) > LIMIT:
+            _make_room()
+
+
+def _make_room() -> None:
+    while len(_queue) > LIMIT:
+        old_table, old_key = _queue.popleft()
+        # Some are gone already: whoever forgets a table leaves the queue alone.
+        if old_table.pop(old_key, _ABSENT) is not _ABSENT:
+            _evictions[0] += 1
 
 
 def forget(*tables: Table) -> None:

@@ -69,9 +69,15 @@ def tensors_in(values: object) -> Iterator[TensorBase]:
     """The tensors among values, lists and tuples looked into, left to right."""
     if isinstance(values, TensorBase):
         yield values
-    elif isinstance(values, list | tuple):
-        for value in values:
-            yield from tensors_in(value)
+    elif isinstance(values, _SEQUENCES):
+        for value in values:  # a generator for each number among them would cost as much again
+            if isinstance(value, TensorBase):
+                yield value
+            elif isinstance(value, _SEQUENCES):
+                yield from tensors_in(value)
+
+
+_SEQUENCES = (list, tuple)
 
 
 def distinct_classes(found: Sequence[_Class]) -> tuple[_Class, ...]:

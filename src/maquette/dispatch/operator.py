@@ -103,6 +103,7 @@ class OpOverload(OperatorBase):
     alive = True
     _defined_in_python = False
     _parsed: FunctionSchema | None = None
+    _registered: frozenset[DispatchKey] | None = None  # the keys that it has kernels at
 
     def __init__(
         self,
@@ -318,7 +319,9 @@ class OpOverload(OperatorBase):
 
     def find_key(self, key: DispatchKey) -> DispatchKey | None:
         """The key whose registered kernel, or fallback, serves ``key`` (D55-D60)."""
-        among = frozenset([k for k, stack in self._kernels.items() if stack]), key
+        if self._registered is None:
+            self._registered = frozenset([k for k, stack in self._kernels.items() if stack])
+        among = self._registered, key
         found = _SERVING.get(among, _UNKNOWN)
         if found is _UNKNOWN:
             found = serving_key(_Registered(self), key)
@@ -360,6 +363,7 @@ class OpOverload(OperatorBase):
     def invalidate(self) -> None:
         """Forget every resolved key set and every inferred result."""
         with LOCK:
+            self._registered = None
             forget(self._table, self.infer_cache, self._dispatch_cache)
 
     def _forget_dispatch(self) -> None:
@@ -458,8 +462,13 @@ class OpOverload(OperatorBase):
     @property
     def is_view(self) -> bool:
         """Some argument has alias information and none of those is written (D73)."""
-        aliased = [a for a in self._schema.arguments if a.alias_info is not None]
-        return bool(aliased) and not any(a.is_write for a in aliased)
+        schema = self._schema
+        known = schema.memo.get("is_view")
+        if known is None:
+            aliased = [a for a in schema.arguments if a.alias_info is not None]
+            is_view = bool(aliased) and not any(a.is_write for a in aliased)
+            known = schema.memo["is_view"] = is_view
+        return known is True
 
     @property
     def _nondeterministic_seeded(self) -> bool:

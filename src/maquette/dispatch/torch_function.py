@@ -279,10 +279,12 @@ def offered(
 def overriding_classes(args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[type, ...]:
     """Classes of arguments that override calls, subclasses first; one list or tuple deep."""
     found: list[type] = []
-    for value in (*args, *kwargs.values()):
-        members = value if isinstance(value, list | tuple) else (value,)
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        if value.__class__ in _PLAIN:  # a first call asks three times of all its arguments
+            continue
+        members = value if isinstance(value, _SEQUENCES) else (value,)
         found += [type(m) for m in members if overrides_torch_function(type(m))]
-    return distinct_classes(found)
+    return distinct_classes(found) if found else ()
 
 
 def call_torch_function(
@@ -332,6 +334,7 @@ def call_torch_function(
 # Classes of arguments that are known to override nothing; no list or tuple, which may hold others.
 _PLAIN: set[type] = {int, float, bool, str, complex, type(None)}
 _MOST_CLASSES = 4096
+_SEQUENCES = (list, tuple)
 
 
 def overridable(
