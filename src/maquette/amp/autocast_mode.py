@@ -171,6 +171,11 @@ def clear_autocast_cache() -> None:
 # --- functions with a backward of their own -------------------------------------------
 
 
+def autocast_decorator(autocast_instance: autocast, func: F) -> F:
+    """A function whose calls run within a region of autocast."""
+    return autocast_instance(func)
+
+
 def _cast(value: Any, device_type: str, dtype: dtype) -> Any:
     """Nested values with their floating point tensors of this device in one dtype."""
     if isinstance(value, Tensor):

@@ -189,6 +189,12 @@ class _force_original_view_tracking(_KeptFlag):  # PyTorch's name
     value: ClassVar[list[bool]] = [False]
 
 
+class enforce_grad_layout_policy(_KeptFlag):  # PyTorch's name
+    """Whether gradients get their parameter's layout: kept; a gradient is laid out as it comes."""
+
+    value: ClassVar[list[bool]] = [True]
+
+
 def is_multithreading_enabled() -> bool:
     """What `set_multithreading_enabled` was told last."""
     return set_multithreading_enabled.value[0]
@@ -211,6 +217,7 @@ def is_inference_mode_enabled() -> bool:
 
 __all__ = [
     "enable_grad",
+    "enforce_grad_layout_policy",
     "inference_mode",
     "is_grad_enabled",
     "is_inference_mode_enabled",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TypeVar, cast
@@ -72,6 +73,15 @@ class TorchFunctionMode:
 
     def __exit__(self, *exc: object) -> None:
         _pop(tls.st)
+
+    @classmethod
+    def push(cls: type[_Mode], *args: object, **kwargs: object) -> _Mode:
+        """A mode of the class, for ``with``; as modes were entered once, which warns."""
+        warnings.warn(
+            "`Mode.push()` is no longer necessary and can be replaced with just `with Mode()`",
+            stacklevel=2,
+        )
+        return cls(*args, **kwargs)
 
 
 class BaseTorchFunctionMode(TorchFunctionMode):

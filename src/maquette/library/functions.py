@@ -422,7 +422,7 @@ def register_shape(
     return register if func is None else register(func)
 
 
-def get_kernel(op: Operator, key: KeyLike) -> KernelHandle:
+def get_kernel(op: Operator, dispatch_key: KeyLike) -> KernelHandle:
     """What serves ``op`` at a dispatch key now, immune to later overrides.
 
     Raises ValueError for an unknown key or a packet, RuntimeError where there is no operator or
@@ -432,7 +432,7 @@ def get_kernel(op: Operator, key: KeyLike) -> KernelHandle:
     overload = _find(op)
     if overload is None:
         raise RuntimeError(f"get_kernel: the operator {_name(op)} does not exist")
-    return kernel_handle(overload, key)
+    return kernel_handle(overload, dispatch_key)
 
 
 # --- finding operators and libraries -----------------------------------------------------------

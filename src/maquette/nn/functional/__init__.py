@@ -162,6 +162,18 @@ from maquette.nn.functional.resize import (
     upsample_bilinear,
     upsample_nearest,
 )
+from maquette.nn.functional.scaled_products import (
+    ScalingType as ScalingType,
+)
+from maquette.nn.functional.scaled_products import (
+    SwizzleType as SwizzleType,
+)
+from maquette.nn.functional.scaled_products import (
+    assert_int_or_pair as assert_int_or_pair,
+)
+from maquette.nn.functional.scaled_products import (
+    scaled_mm as scaled_mm,
+)
 from maquette.nn.functional.unpooling import max_unpool1d, max_unpool2d, max_unpool3d
 
 offer(globals())

@@ -170,8 +170,12 @@ class SyncBatchNorm(_BatchNorm):
         process_group: object = None,
         device: DeviceLike | None = None,
         dtype: dtypes.dtype | None = None,
+        *,
+        bias: bool = True,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
+        )
         self.process_group = process_group
 
     def _check_input_dim(self, input: Tensor) -> None:

@@ -265,10 +265,13 @@ class _LazyNorm(_LazyLayer):
         track_running_stats: bool = True,
         device: DeviceLike | None = None,
         dtype: dtype_ | None = None,
+        *,
+        bias: bool = True,
     ) -> None:
         make: Any = super().__init__  # of the ordinary class, which comes after this one
         make(0, eps, momentum, False, False, device, dtype)
         self.affine = affine
+        self._mq_waits_for_bias = bias
         self.track_running_stats = track_running_stats
         if track_running_stats:
             self.num_batches_tracked = mq.tensor(0, dtype=dtypes.int64, device=device)
@@ -277,7 +280,9 @@ class _LazyNorm(_LazyLayer):
     @property
     def _names(self) -> tuple[str, ...]:
         """The parameters and buffers that wait for their size."""
-        names: tuple[str, ...] = ("weight", "bias") if self.affine else ()
+        names: tuple[str, ...] = ()
+        if self.affine:
+            names = ("weight", "bias") if self._mq_waits_for_bias else ("weight",)
         return (*names, "running_mean", "running_var") if self.track_running_stats else names
 
     def _sized(self) -> bool:

@@ -52,6 +52,14 @@ class SequentialLR(_Composed):
     Raises ValueError unless there is one milestone less than there are schedulers.
     """
 
+    def recursive_undo(self, sched: Any = None) -> None:
+        """Take back the step that making a scheduler, by default this one, has taken."""
+        at = self if sched is None else sched
+        for inner in getattr(at, "_schedulers", ()):
+            self.recursive_undo(inner)
+        if not hasattr(at, "_schedulers") and hasattr(at, "last_epoch"):
+            at.last_epoch -= 1
+
     def __init__(
         self,
         optimizer: Optimizer,

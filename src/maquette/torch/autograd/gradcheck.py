@@ -23,6 +23,7 @@ from maquette.torch.autograd.gradcheck_conventions import (
     dense_of,
 )
 from maquette.torch.autograd.sparse_gradcheck import of_values
+from maquette.torch.face.forwarding import forward
 from maquette.transforms import vmap
 from maquette.transforms.forward_ad import dual_level, make_dual, unpack_dual
 
@@ -436,3 +437,6 @@ def _stacked(rows: list[Tensor], dim: int, size: int) -> Tensor:
 
 def _places(t: Tensor) -> Iterator[tuple[int, ...]]:
     return itertools.product(*(range(n) for n in t.shape))
+
+
+__getattr__ = forward(__name__)

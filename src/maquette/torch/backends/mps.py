@@ -18,3 +18,18 @@ def is_macos_or_newer(major: int, minor: int) -> bool:
 def is_built() -> bool:
     """False."""
     return False
+
+
+def is_macos13_or_newer(minor: int = 0) -> bool:
+    """RuntimeError, likewise."""
+    return is_macos_or_newer(13, minor)
+
+
+def get_core_count() -> int:
+    """0: there is no such device."""
+    return 0
+
+
+def get_name() -> str:
+    """No name: there is no such device."""
+    return ""

@@ -37,3 +37,8 @@ custom_bwd = functools.partial(amp.custom_bwd, device_type="cuda")
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 __getattr__ = forward(__name__, "maquette.amp")
+
+
+def amp_definitely_not_available() -> bool:
+    """True: there is no device that would need its gradients scaled."""
+    return True

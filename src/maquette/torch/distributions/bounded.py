@@ -308,11 +308,11 @@ class MixtureSameFamily(Distribution):
         found = self._component_distribution.cdf(self._padded(x))
         return mq.sum(found * self._mixture_distribution.probs, -1)
 
-    def log_prob(self, value: Tensor) -> Tensor:
+    def log_prob(self, x: Tensor) -> Tensor:
         """The logarithm of the weighted densities."""
         if self._validate_args:
-            self._validate_sample(value)
-        found = self._component_distribution.log_prob(self._padded(value))
+            self._validate_sample(x)
+        found = self._component_distribution.log_prob(self._padded(x))
         weights = mq.log_softmax(self._mixture_distribution.logits, -1)
         return mq.logsumexp(found + weights, -1)
 

@@ -67,12 +67,22 @@ _NAMES = {
         "ScriptObject JITException ScriptModule ScriptFunction ErrorReport FutureType",
     },
     "accelerator": {_NO_DEVICE: "Graph memory_stats reset_accumulated_memory_stats"},
-    "autograd": {_PLAN: "_enable_profiler _KinetoEvent ProfilerConfig"},
+    "utils.hooks": {"register a hook by Module.register_full_backward_hook": "BackwardHook"},
+    "autograd": {
+        "write a torch.autograd.Function of tensors": "NestedIOFunction",
+        _PLAN: "_enable_profiler _KinetoEvent ProfilerConfig",
+    },
     "autograd.profiler": {
         _PLAN: "emit_itt emit_nvtx load_nvprof parse_nvprof_trace "
         "EnforceUnique KinetoStepTracker MemRecordsAcc"
     },
     "autograd.function": {"write a torch.autograd.Function of tensors": "NestedIOFunction"},
+    "autograd.gradcheck": {
+        "call torch.autograd.functional.jacobian, or torch.autograd.gradcheck": (
+            "get_analytical_jacobian get_numerical_jacobian "
+            "get_numerical_jacobian_wrt_specific_input"
+        )
+    },
     "autograd.variable": {"use torch.Tensor": "VariableMeta"},
     "utils.data": {
         "write an IterableDataset": "DFIterDataPipe DataChunk IterDataPipe MapDataPipe "
@@ -148,7 +158,7 @@ _NAMES = {
         "register_torch_dispatch"
     },
     "nn": {"use torch.nn.CrossEntropyLoss": "LinearCrossEntropyLoss CrossMapLRN2d"},
-    "profiler": {_PLAN: "ExecutionTraceObserver"},
+    "profiler": {_PLAN: "DeviceType ExecutionTraceObserver"},
     "sparse": {
         "use a dense or a COO tensor": "SparseSemiStructuredTensor as_sparse_gradcheck "
         "SparseSemiStructuredTensorCUSPARSELT SparseSemiStructuredTensorCUTLASS "

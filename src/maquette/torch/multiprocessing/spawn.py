@@ -17,11 +17,11 @@ from typing import Any
 class ProcessException(Exception):
     """A process failed; ``error_index`` and ``error_pid`` say which."""
 
-    def __init__(self, msg: str, error_index: int, pid: int | None) -> None:
+    def __init__(self, msg: str, error_index: int, error_pid: int | None) -> None:
         super().__init__(msg)
         self.msg = msg
         self.error_index = error_index
-        self.error_pid = self.pid = pid
+        self.error_pid = self.pid = error_pid
 
 
 class ProcessRaisedException(ProcessException):
@@ -57,9 +57,9 @@ def _run(fn: Callable[..., object], index: int, args: tuple[object, ...], errors
 class ProcessContext:
     """Processes that run together; `join` waits for them."""
 
-    def __init__(self, processes: list[Any], errors: Any) -> None:
+    def __init__(self, processes: list[Any], error_files: Any) -> None:
         self.processes = processes
-        self._errors = errors
+        self._errors = error_files
 
     def pids(self) -> list[int | None]:
         """The ids of the processes."""

@@ -320,10 +320,10 @@ def clear_safe_globals() -> None:
 
 
 @contextmanager
-def safe_globals(allowed: Iterable[object]) -> Iterator[None]:
+def safe_globals(safe_globals: Iterable[object]) -> Iterator[None]:
     """`add_safe_globals` for a block."""
     before = get_safe_globals()
-    add_safe_globals(allowed)
+    add_safe_globals(safe_globals)
     try:
         yield
     finally:

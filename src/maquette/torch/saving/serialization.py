@@ -42,6 +42,15 @@ from maquette.torch.saving.archives import (
     _open_zipfile_writer,
     folder_for,
 )
+from maquette.torch.saving.locations import (
+    SourceChangeWarning,
+    StorageType,
+    check_module_version_greater_or_equal,
+    default_restore_location,
+    location_tag,
+    normalize_storage_type,
+    validate_cuda_device,
+)
 from maquette.torch.saving.opening import opened_for_reading, opened_for_writing
 from maquette.torch.saving.pickles import (
     Pickler,
@@ -381,6 +390,13 @@ def set_crc32_options(compute_crc32: bool) -> None:
 
 
 __all__ = [
+    "SourceChangeWarning",
+    "StorageType",
+    "check_module_version_greater_or_equal",
+    "default_restore_location",
+    "location_tag",
+    "normalize_storage_type",
+    "validate_cuda_device",
     "EmptyFileError",
     "FileError",
     "LoadEndianness",
