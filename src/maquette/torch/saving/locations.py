@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.typed_storage import TypedStorage
@@ -18,7 +19,8 @@ class StorageType:
     """What the unpickler of zip files makes of the name of a storage class: its dtype."""
 
     def __init__(self, name: str) -> None:
-        self._dtype: object = normalize_storage_type(name).dtype
+        kind: Any = normalize_storage_type(name)
+        self._dtype: object = kind.dtype
 
     @property
     def dtype(self) -> object:
