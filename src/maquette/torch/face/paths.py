@@ -91,6 +91,7 @@ PACKAGES = {
         transformed="gumbel half_cauchy half_normal inverse_gamma kumaraswamy log_normal "
         "logistic_normal pareto transformed_distribution weibull",
     ),
+    "distributed.checkpoint.state_dict": "maquette.torch.distributed.member_states",
     "fft": "maquette.torch.families.fft",
     "export": "maquette.torch.tracing.export",
     "export.dynamic_shapes": "maquette.torch.tracing.dims",
