@@ -65,7 +65,7 @@ class Absent:
         asker = str(sys._getframe(1).f_globals.get("__name__"))
         if asker.startswith(HELPERS) or (asker == TEST_FILE and _is_loading()):
             # Decorators and questions at import: the thing decorated stays as it is.
-            return args[0] if len(args) == 1 and callable(args[0]) else Absent(f"{self._name}()")
+            return args[0] if len(args) == 1 and callable(args[0]) else Absent(f"{self._name}{args!r}")
         raise NotImplementedError(f"maquette has no {self._name}")
 
     def __bool__(self) -> bool:
@@ -304,6 +304,7 @@ def _be_lenient_to_helpers() -> None:
     private_nn = type(importlib.import_module("maquette.torch._C")._nn)
     _soften_class(private_nn, lambda found: "torch._C._nn")
     _soften_absences()
+    _soften(importlib.import_module("maquette.torch.classes"))
 
 
 def _soften_class(cls: Any, place: Callable[[Any], str]) -> None:
@@ -497,7 +498,6 @@ def load_file(path: str) -> types.ModuleType:
     sys.modules[TEST_FILE] = module
     sys.modules[os.path.splitext(os.path.basename(path))[0]] = module  # files import themselves
     spec.loader.exec_module(module)
-    module._loaded = True  # type: ignore[attr-defined]  # from here on nothing is stood in for
     return module
 
 
@@ -609,6 +609,7 @@ def main() -> None:
         texts = take_texts_from_torch(request["side"], request["texts"])
     module = load_file(request["file"])
     suite = unittest.defaultTestLoader.loadTestsFromModule(module)
+    module._loaded = True  # type: ignore[attr-defined]  # from here on nothing is stood in for
     names = None if request["names"] is None else set(request["names"])
     skip = set(request["skip"])
     signal.signal(signal.SIGALRM, _alarm)

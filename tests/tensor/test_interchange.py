@@ -88,3 +88,12 @@ def test_T52_bfloat16_goes_to_numpy_as_ml_dtypes() -> None:
 @pytest.mark.parametrize("where", ["cpu", "cpu:0", mq.device("cpu", 0)])
 def test_dlpack_takes_the_host_by_any_index(where):
     assert mq.from_dlpack(np.arange(3), device=where).device == mq.device("cpu")
+
+
+def test_a_stream_on_cpu_is_none_or_one_that_waits_for_nothing() -> None:
+    x = mq.ones(2)
+    assert type(x.__dlpack__(stream=-1)).__name__ == "PyCapsule"
+    with pytest.raises(AssertionError, match="should be None on cpu"):
+        x.__dlpack__(stream=1)
+    with pytest.raises(TypeError, match="must be an int or None, got object"):
+        x.__dlpack__(stream=object())

@@ -77,6 +77,9 @@ def _type_code(capsule: Capsule) -> ctypes.c_uint8:
 # --- export --------------------------------------------------------------------------
 
 
+_NO_WAITING = -1  # the array standard's word for a stream that need not wait
+
+
 def dlpack(
     self: Tensor,
     *,
@@ -87,8 +90,15 @@ def dlpack(
 ) -> Capsule:
     """A DLPack capsule of this tensor's memory, or (copy=True) of a copy.
 
-    Raises BufferError for tensors that cannot be handed over, with the reason.
+    Raises BufferError for tensors that cannot be handed over, with the reason; as PyTorch does,
+    TypeError for a stream that is no number, AssertionError for one on cpu but -1.
     """
+    if stream is not None and not isinstance(stream, int):
+        raise TypeError(f"stream must be an int or None, got {type(stream).__name__}")
+    if self.meta.device.type == "cpu" and stream is not None:
+        if stream != _NO_WAITING:
+            raise AssertionError("stream should be None on cpu.")
+        stream = None
     array = _exportable(self)
     if copy:
         array = array.copy()

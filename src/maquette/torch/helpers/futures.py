@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from maquette.core.device import device
 
@@ -38,14 +38,22 @@ class Future(Generic[T]):
         return self._held.result()
 
     def then(self, callback: Callable[[Future[T]], S]) -> Future[S]:
-        """A future of what ``callback`` makes of this one, when this one is done."""
+        """A future of what ``callback`` makes of this one, when this one is done.
+
+        What ``callback`` raises is raised there as a RuntimeError, whose cause it is.
+        """
         after: Future[S] = Future()
 
         def follow(_: object) -> None:
             try:
                 after.set_result(callback(self))
             except Exception as error:  # noqa: BLE001  # whatever it is, who waits is told
-                after.set_exception(error)
+                told = RuntimeError(
+                    "Got the following error when running the callback: "
+                    f"{type(error).__name__}: {error}"
+                )
+                told.__cause__ = error
+                after.set_exception(told)
 
         self._held.add_done_callback(follow)
         return after
@@ -68,13 +76,21 @@ class Future(Generic[T]):
 
     def _check_open(self) -> None:
         if self.done():
-            raise RuntimeError("a future's value or exception can be set once only")
+            raise RuntimeError(
+                "Attempting to mark a completed Future as complete again: a Future can only be "
+                "marked completed once"
+            )
+
+    def __reduce__(self) -> NoReturn:
+        raise RuntimeError("Can not pickle torch.futures.Future")
 
 
 def collect_all(futures: Sequence[Future[Any]]) -> Future[list[Future[Any]]]:
-    """A future of the list of futures, done when all of them are."""
+    """A future of the list of futures, done when all of them are; RuntimeError for None."""
     everything: Future[list[Future[Any]]] = Future()
     waiting = list(futures)
+    if any(future is None for future in waiting):
+        raise RuntimeError("Future can't be None")
     left = set(map(id, waiting))
 
     def note(one: Future[Any]) -> None:
