@@ -65,7 +65,9 @@ class Absent:
         asker = str(sys._getframe(1).f_globals.get("__name__"))
         if asker.startswith(HELPERS) or (asker == TEST_FILE and _is_loading()):
             # Decorators and questions at import: the thing decorated stays as it is.
-            return args[0] if len(args) == 1 and callable(args[0]) else Absent(f"{self._name}{args!r}")
+            if len(args) == 1 and callable(args[0]):
+                return args[0]
+            return Absent(f"{self._name}{args!r}")
         raise NotImplementedError(f"maquette has no {self._name}")
 
     def __bool__(self) -> bool:

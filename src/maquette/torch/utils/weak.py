@@ -5,6 +5,7 @@ The standard library's compare keys by ``==``, which between tensors is a tensor
 
 from __future__ import annotations
 
+import copy
 import weakref
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
@@ -32,6 +33,26 @@ class WeakIdRef(Ref):
 
     def __ne__(self, other: object) -> bool:
         return not self == other
+
+
+class _WeakHashRef(Ref):
+    """A weak reference that equals another if their objects have one hash, as script objects do."""
+
+    __slots__ = ("_hash",)
+
+    def __init__(self, key: Any, callback: Callable[[Ref], Any] | None = None) -> None:
+        super().__init__(key, callback)  # type: ignore[call-arg]  # as weakref.ref takes it
+        self._hash = hash(key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        mine = self()
+        theirs = other() if isinstance(other, weakref.ref) else None
+        if mine is None or theirs is None:
+            return self is other
+        return hash(mine) == hash(theirs)
 
 
 class WeakIdKeyDictionary(MutableMapping[Any, Any]):
@@ -97,6 +118,17 @@ class WeakIdKeyDictionary(MutableMapping[Any, Any]):
     def __or__(self, other: Mapping[Any, Any]) -> WeakIdKeyDictionary:
         made = self.copy()
         made.update(other)
+        return made
+
+    def __ror__(self, other: Mapping[Any, Any]) -> WeakIdKeyDictionary:
+        made = type(self)(other, self.ref_type)
+        made.update(self)
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> WeakIdKeyDictionary:
+        made = type(self)(ref_type=self.ref_type)
+        for key, value in self.items():
+            made[key] = copy.deepcopy(value, memo)  # the keys are who they are
         return made
 
     def __ior__(self, other: Mapping[Any, Any]) -> WeakIdKeyDictionary:
