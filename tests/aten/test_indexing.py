@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import maquette as mq
+import maquette.torch as torch
 from maquette.fake.exceptions import DynamicOutputShapeException
 
 A = np.arange(12.0).reshape(3, 4) / 10 + 0.5
@@ -283,3 +284,13 @@ def test_second_derivatives_of_a_product_at_one_place_with_two_zeros():
         (second,) = mq.autograd.grad(first[0], factors)
         assert first.tolist() == [0, 0, 0]
         assert second.tolist() == [0, 6, 0]
+
+
+@pytest.mark.parametrize("shape", [(7,), (40, 50), (3, 4, 5), (2, 0, 3)], ids=str)
+def test_places_of_what_is_not_zero_are_numpys(shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(*shape).round() * torch.tensor([1.0, torch.nan])[torch.randint(0, 2, shape)]
+    found = x.nonzero().numpy()
+    np.testing.assert_array_equal(found, np.argwhere(x.numpy()))
+    assert (x > 0).nonzero().shape == ((x > 0).sum(), len(shape))
+    assert torch.nansum(x, 0).isnan().sum() == 0

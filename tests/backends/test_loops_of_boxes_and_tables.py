@@ -277,3 +277,26 @@ def test_positions_drawn_by_weights_are_the_plain_ones(kind: torch.dtype, plainl
 
     ((found, expected),) = both(run, plainly)
     assert (found == expected).mean() > 0.999  # a sum may round across a drawn number
+
+
+def test_logarithms_of_gamma_are_near(plainly: Plainly) -> None:
+    x = spread_out().abs().nan_to_num(2.0) + torch.tensor([0.0, 1e-30, 1e-3, 1.0]).repeat(10_000)
+    x[:4] = torch.tensor([1.0, 2.0, torch.inf, 3e38])
+    x = x.clamp_min(1e-38)
+    ((found, expected),) = both(lambda: torch.lgamma(x), plainly)
+    np.testing.assert_allclose(found, expected, rtol=3e-7, atol=1e-13)
+
+
+def test_labels_of_classes_push_the_others(plainly: Plainly) -> None:
+    x, target = drawn(20, 30, kind=torch.float64), torch.randint(0, 30, (20, 30))
+    target[::2, 3], target[5] = -1, -1
+    run = trained(lambda t: F.multilabel_margin_loss(t, target, reduction="none"), x)
+    (found, by_x), rows = arrays(run()), range(20)
+    for r in rows:
+        named = target[r][: (target[r] < 0).int().argmax() if (target[r] < 0).any() else 30]
+        others = [c for c in range(30) if c not in named.tolist()]
+        expected = sum(
+            max(0.0, 1 - x[r, t].item() + x[r, c].item()) for t in named.tolist() for c in others
+        )
+        assert found[r] == pytest.approx(expected / 30)
+    assert np.isfinite(by_x).all()

@@ -301,4 +301,7 @@ def equal_kernel(xp: ModuleType, self: Array, other: Array) -> bool:
     if self.shape != other.shape:
         return False
     a, b = (self, other) if self.dtype == other.dtype else promoted(xp, self, other)
+    if xp is np and a.dtype.kind in "biu" and a.strides == b.strides:
+        if a.ctypes.data == b.ctypes.data:  # one memory; of floats NaN is not equal to itself
+            return True
     return bool(xp.all(xp.equal(a, b)))

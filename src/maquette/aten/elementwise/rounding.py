@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from types import ModuleType
 
+import numpy as np
+
 from maquette.aten.common.formula_helpers import conj, no_slope, times, zero_for
 from maquette.aten.common.half_steps import of_arrays
 from maquette.aten.common.large_arrays import loops_of_floats
@@ -93,7 +95,15 @@ round_decimals.node_name("RoundBackward1")
 round_decimals.flat("self")
 round_decimals.exact_out()
 
-frac = unary("frac", lambda xp, self: self - xp.trunc(self), result=same, takes=REAL_FLOATS)
+
+def frac_kernel(xp: ModuleType, self: Array) -> Array:
+    whole = xp.trunc(self)
+    if xp is np and self.ndim:
+        return np.subtract(self, whole, out=whole)
+    return self - whole
+
+
+frac = unary("frac", frac_kernel, result=same, takes=REAL_FLOATS)
 frac.describe("The part of each element after the point, with its sign.")
 frac.derivative(self=lambda grad: grad)
 frac.facts.on_halves = of_arrays("frac")

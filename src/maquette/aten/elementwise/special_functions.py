@@ -82,6 +82,10 @@ def digamma_kernel(xp: ModuleType, x: Array) -> Array:
 
 
 def lgamma_kernel(xp: ModuleType, x: Array) -> Array:
+    loops = loops_of_floats(xp, x) if x.dtype.itemsize == 4 else None
+    if loops is not None and x.min() > 0:
+        found: Array = loops.log_gamma(x)
+        return found
     return xp.where(xp.isinf(x), math.inf, special(xp).gammaln(x))
 
 

@@ -10,6 +10,8 @@ from math import prod
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from maquette.aten.common.array_libraries import compressed_at, data_says
 from maquette.aten.common.axes import Array
 from maquette.aten.common.batching_forms import along_like, wrapped
@@ -448,7 +450,20 @@ def nonzero_layout(shape: Ints, self: TensorMeta) -> TensorMeta:
 def nonzero_kernel(xp: ModuleType, self: Array) -> Array:
     if self.ndim == 0:
         return xp.zeros((int(bool(self)), 0), xp.int64)
+    if xp is np:
+        return _places(np.flatnonzero(self if self.dtype == np.bool_ else self != 0), self.shape)
     found: Array = xp.stack(xp.nonzero(self)).astype(xp.int64)
+    return found.T
+
+
+def _places(flat: Array, shape: tuple[int, ...]) -> Array:
+    """The coordinates of places in row-major order, a row each: [places, dimensions]."""
+    found = np.empty((len(shape), len(flat)), np.int64)
+    for d in range(len(shape) - 1, 0, -1):
+        above = flat // max(shape[d], 1)
+        np.subtract(flat, above * shape[d], out=found[d])
+        flat = above
+    found[0] = flat
     return found.T
 
 

@@ -426,6 +426,10 @@ def nansum_kernel(
     if loops is not None and rows is not None and (dtype is None or dtype.numpy == x.dtype):
         sums: Array = loops.row_sums_of_numbers(rows)
         return sums.reshape(reduced_shape(x.shape, axes_of(dim, x.ndim), keepdim))
+    if xp is np:
+        whole = sum_array(xp, x, dim, keepdim, dtype)
+        if not np.isnan(whole).any():  # there was no NaN
+            return whole
     numbers = chosen(xp, ~xp.isnan(x), x, x.dtype.type(0))
     return sum_array(xp, numbers, dim, keepdim, dtype)
 

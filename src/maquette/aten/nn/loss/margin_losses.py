@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from types import ModuleType
 
+import numpy as np
+
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import assigned_at, combined_at, data_says, running
 from maquette.aten.common.axes import Array
@@ -242,8 +244,12 @@ def _named(xp: ModuleType, target: Array, classes: int) -> tuple[Array, Array]:
             RuntimeError(f"argument #2 'target' is out of range: classes are 0 to {classes - 1}")
         )
     counted = running(xp, "minimum", (t >= 0).astype(xp.int8), 1) > 0
-    named = counted[:, :, None] & (t[:, :, None] == xp.arange(t.shape[1]))
-    return counted, named.any(axis=1)
+    if xp is not np:  # without sizes that depend on values
+        pairs = counted[:, :, None] & (t[:, :, None] == xp.arange(t.shape[1]))
+        return counted, pairs.any(axis=1)
+    mask = np.zeros(t.shape, bool)
+    mask[np.nonzero(counted)[0], t[counted]] = True
+    return counted, mask
 
 
 _AT_ONCE = 1 << 20  # pairs of classes
@@ -260,10 +266,12 @@ def _pairs(xp: ModuleType, self: Array, target: Array) -> tuple[Array, Array, Ar
     x = _matrix(self)
     counted, mask = _named(xp, target, x.shape[1])
     t = xp.where(counted, target.reshape(x.shape), 0)
-    right = xp.take_along_axis(x, t, 1)
-    excess = xp.maximum(1 - right[:, :, None] + x[:, None, :], 0)
-    excess = excess * (counted[:, :, None] & ~mask[:, None, :])
-    return excess, x, t, mask
+    # What does not count is so far away that it is not within the margin.
+    right = xp.where(counted, xp.take_along_axis(x, t, 1), xp.inf)
+    excess = (1 - right)[:, :, None] + xp.where(mask, -xp.inf, x)[:, None, :]
+    if xp is np:
+        return np.maximum(excess, 0, out=excess), x, t, mask
+    return xp.maximum(excess, 0), x, t, mask
 
 
 @multilabel_margin_loss_forward.kernel
