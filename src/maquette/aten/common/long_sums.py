@@ -34,9 +34,12 @@ def sums_by_products(x: Array, axes: tuple[int, ...]) -> Array | None:
         return _sum_of_columns(x) if narrow else None
     kept = [axis for axis in order if axis not in axes]
     dims = [(x.shape[axis], axis in axes) for axis in order]
-    if x.dtype.kind == "c":  # both parts, along one more axis
-        dims.append((2, False))
-    sums = _reduced(by_memory.reshape(-1).view(x.real.dtype), _groups(dims)).view(x.dtype)
+    flat, groups = by_memory.reshape(-1), _groups(dims)
+    if x.dtype.kind == "c":  # both parts, along one more axis, once no rows are left
+        if groups and groups[-1][1]:
+            flat = np.add.reduce(flat.reshape(-1, groups.pop()[0]), axis=1)
+        groups = _groups([*groups, (2, False)])
+    sums = _reduced(flat.view(x.real.dtype), groups).view(x.dtype)
     places = sorted(range(len(kept)), key=lambda i: kept[i])
     return sums.reshape([x.shape[axis] for axis in kept]).transpose(places)
 

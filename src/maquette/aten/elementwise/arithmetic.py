@@ -20,6 +20,7 @@ from maquette.aten.common.formula_helpers import conj, no_slope, real_part, time
 from maquette.aten.common.fresh_writes import unless_wrapped
 from maquette.aten.common.half_steps import of_arrays, of_product, of_sum
 from maquette.aten.common.large_arrays import loops_of_numbers
+from maquette.aten.common.large_arrays import reciprocal as inverse
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     ANY,
@@ -382,7 +383,7 @@ def sgn_tangent(self: Tensor, self_t: Tensor, result: Tensor) -> Tensor:
     return sgn_grad(self_t, self, result)
 
 
-reciprocal = unary("reciprocal", lambda xp, self: xp.divide(1, self), tags=CORE_POINTWISE)
+reciprocal = unary("reciprocal", inverse, tags=CORE_POINTWISE)
 reciprocal.facts.on_halves = of_arrays("reciprocal")
 reciprocal.describe("One divided by each element, in floating point.")
 reciprocal.autocast(cuda="float32")

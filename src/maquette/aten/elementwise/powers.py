@@ -14,6 +14,7 @@ import numpy as np
 
 from maquette.aten.common.formula_helpers import Value, conj, minus, no_slope, times, zero_for
 from maquette.aten.common.half_steps import of_power
+from maquette.aten.common.large_arrays import reciprocal
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     CORE_POINTWISE,
@@ -59,8 +60,8 @@ _MULTIPLIED = {
     3: lambda xp, x: x * x * x,
     0.5: lambda xp, x: xp.sqrt(x),
     -0.5: lambda xp, x: 1 / xp.sqrt(x),
-    -1: lambda xp, x: 1 / x,
-    -2: lambda xp, x: 1 / (x * x),
+    -1: reciprocal,
+    -2: lambda xp, x: reciprocal(xp, x * x),
 }
 _WHOLE = (2, 3)  # of integers, which NumPy raises one by one (4.7 to 0.5 ms)
 

@@ -478,7 +478,22 @@ def _on_or_below(row: int, col: int, offset: int) -> int:
     return growing + (row - whole) * col
 
 
-def _triangle(name: str, indices: Callable[..., tuple[Array, Array]]) -> OperatorPage:
+def _places(xp: ModuleType, row: int, col: int, offset: int, *, lower: bool) -> Array:
+    """Rows and columns of a triangle, row by row."""
+    diagonal = xp.arange(row) + offset
+    first = xp.zeros_like(diagonal) if lower else xp.clip(diagonal, 0, col)
+    counts = xp.clip(diagonal + 1, 0, col) if lower else col - first
+    total = int(counts.sum())
+    loops = backend_for(xp).loops if xp is np and total >= LARGE else None
+    if loops is not None:
+        filled: Array = loops.triangle_places(first, counts, total)
+        return filled
+    before = xp.cumsum(counts) - counts
+    columns = xp.repeat(first - before, counts)
+    return xp.stack([xp.repeat(xp.arange(row), counts), columns + xp.arange(total)])
+
+
+def _triangle(name: str) -> OperatorPage:
     page = define(f"aten::{name}(int row, int col, int offset=0, *, {_TRIANGLE_OPTIONS}) -> Tensor")
 
     @page.shape
@@ -502,21 +517,17 @@ def _triangle(name: str, indices: Callable[..., tuple[Array, Array]]) -> Operato
     def kernel(
         xp: ModuleType, row: int, col: int, offset: int, dtype: DType | None, *options: object
     ) -> Array:
-        both: Array = xp.stack(indices(xp, row, col, offset))
+        both = _places(xp, row, col, offset, lower=name == "tril_indices")
         return cast(xp, both, dtype or int64)
 
     return page
 
 
-tril_indices = _triangle(
-    "tril_indices", lambda xp, row, col, offset: xp.tril_indices(row, offset, col)
-)
+tril_indices = _triangle("tril_indices")
 tril_indices.describe(
     "Rows and columns of the lower triangle of a matrix: int64, of shape [2, count]."
 )
-triu_indices = _triangle(
-    "triu_indices", lambda xp, row, col, offset: xp.triu_indices(row, offset, col)
-)
+triu_indices = _triangle("triu_indices")
 triu_indices.describe(
     "Rows and columns of the upper triangle of a matrix: int64, of shape [2, count]."
 )

@@ -85,11 +85,53 @@ def _cdist_forward_kernel(
     if not x1.shape[-1]:
         batch = broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
         return xp.zeros((*batch, x1.shape[-2], x2.shape[-2]), x1.dtype)
+    sides = _sides(xp, x1, x2, p)
+    if sides is not None:
+        loops, first, second, batch = sides
+        distances: Array = loops.distances_between(first, second, p)
+        return distances.reshape(*batch, *distances.shape[1:])
     found = []
     for rows in _in_cache(xp, x1, x2):
         difference = x1[..., rows, None, :] - x2[..., None, :, :]
         found.append(norm_array(xp, difference, p, (difference.ndim - 1,), False))
     return found[0] if len(found) == 1 else xp.concatenate(found, -2)
+
+
+_LOOPED = (0, 1, 2, math.inf)
+
+
+def _sides(
+    xp: ModuleType, x1: Array, x2: Array, p: float
+) -> tuple[ModuleType, Array, Array, tuple[int, ...]] | None:
+    """The compiled loops for many pairs, both sets of rows in one batch dimension, and the batch.
+
+    None where there are no loops for them.
+    """
+    batch = np.broadcast_shapes(x1.shape[:-2], x2.shape[:-2]) if xp is np else ()
+    pairs = prod(batch) * x1.shape[-2] * x2.shape[-2]
+    if (
+        xp is not np
+        or p not in _LOOPED
+        or pairs * x1.shape[-1] < LARGE
+        or x1.dtype.char not in "fd"
+    ):
+        return None
+    loops = backend_for(xp).loops if x2.dtype == x1.dtype else None
+    if loops is None:
+        return None
+    first, second = (
+        np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for x in (x1, x2)
+    )
+    return loops, first, second, batch
+
+
+def _slopes(grad: Array, p: float, distances: Array) -> Array:
+    """What loops multiply differences, or their signs, by."""
+    if p != 2:
+        return grad
+    still = distances == 0
+    found: Array = np.where(still, 0, grad / np.where(still, 1, distances))
+    return found.astype(grad.dtype, copy=False)
 
 
 def _in_cache(xp: ModuleType, x1: Array, x2: Array) -> list[slice]:
@@ -144,6 +186,16 @@ def _cdist_backward_kernel(
 ) -> Array:
     if not grad.size or not x1.size or not x2.size:
         return xp.zeros(x1.shape, x1.dtype)
+    if not p:
+        batch = broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
+        return xp.zeros((*batch, *x1.shape[-2:]), x1.dtype)
+    sides = _sides(xp, x1, x2, p) if {grad.dtype, cdist.dtype} == {x1.dtype} else None
+    if sides is not None:
+        loops, first, second, batch = sides
+        shape = (len(first), *grad.shape[-2:])
+        slopes, most = _slopes(grad, p, cdist).reshape(shape), cdist.reshape(shape)
+        pulls: Array = loops.pulls_between(first, second, slopes, p, most)
+        return pulls.reshape(*batch, *pulls.shape[1:])
     found = []
     for rows in _in_cache(xp, x1, x2):
         difference = x1[..., rows, None, :] - x2[..., None, :, :]
@@ -261,7 +313,7 @@ def _loops_of_pairs(xp: ModuleType, self: Array) -> ModuleType | None:
 
 @_pdist_forward.kernel
 def _pdist_forward_kernel(xp: ModuleType, self: Array, p: float) -> Array:
-    loops = _loops_of_pairs(xp, self) if p in (1, 2) else None
+    loops = _loops_of_pairs(xp, self) if p in _LOOPED else None
     if loops is not None:
         distances: Array = loops.pair_distances(self, p)
         return distances
@@ -286,10 +338,12 @@ def _pdist_backward_shape(
 def _pdist_backward_kernel(
     xp: ModuleType, grad: Array, self: Array, p: float, pdist: Array
 ) -> Array:
-    loops = _loops_of_pairs(xp, self) if p == 2 and pdist.dtype == self.dtype else None
+    if not p:
+        return xp.zeros(self.shape, self.dtype)
+    alike = p in _LOOPED and {grad.dtype, pdist.dtype} == {self.dtype}
+    loops = _loops_of_pairs(xp, self) if alike else None
     if loops is not None:
-        slopes = xp.where(pdist == 0, 0, grad / xp.where(pdist == 0, 1, pdist))
-        pulled: Array = loops.pair_gradients(self, slopes.astype(self.dtype))
+        pulled: Array = loops.pair_gradients(self, _slopes(grad, p, pdist), p, pdist)
         return pulled
     first, second, difference = _row_pairs(xp, self)
     pulls = _pull(xp, grad, difference, p, pdist)

@@ -11,7 +11,7 @@ from maquette.aten.common.array_libraries import running
 from maquette.aten.common.axes import Array, accumulator
 from maquette.aten.common.batching_forms import along
 from maquette.aten.common.fresh_writes import into_fresh, zeros_beside
-from maquette.aten.common.large_arrays import loops_of_floats, loops_of_places
+from maquette.aten.common.large_arrays import loops_of_inexact, loops_of_places
 from maquette.aten.common.operators import aten
 from maquette.aten.reduction.linear_recurrence import recurrence_from_end
 from maquette.aten.reduction.min_max import check_ordered
@@ -56,7 +56,7 @@ def _scan(name: str, ufunc: str) -> OperatorPage:
         if not x.ndim:
             return x.copy()
         kind, x = _running_type(x.dtype), wide(x)
-        loops = loops_of_floats(xp, x)
+        loops = loops_of_inexact(xp, x)
         if loops is not None:
             by_loop = loops.running_sums if ufunc == "add" else loops.running_products
             looped: Array = by_loop(x, dim % x.ndim, kind)

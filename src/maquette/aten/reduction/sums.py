@@ -26,7 +26,7 @@ from maquette.aten.common.axes import (
     total,
 )
 from maquette.aten.common.batching_forms import along, over_all
-from maquette.aten.common.large_arrays import loops_of_floats, rows_along
+from maquette.aten.common.large_arrays import loops_of_inexact, rows_along
 from maquette.aten.common.operators import aten
 from maquette.aten.common.type_promotion import F32, F64
 from maquette.core.dtype import bool_, dtype, from_numpy_dtype, int64, uint8
@@ -281,7 +281,7 @@ def prod_dim_shape(self: TensorMeta, dim: int, keepdim: bool, dtype: dtype | Non
 
 def _prod_array(xp: ModuleType, self: Array, dim: Dims, keepdim: bool, kind: dtype | None) -> Array:
     x = cast(self, kind)
-    loops = loops_of_floats(xp, x)
+    loops = loops_of_inexact(xp, x)
     rows = None if loops is None else rows_along(x, axes_of(dim, x.ndim))
     if loops is not None and rows is not None:
         products: Array = loops.row_products(rows)

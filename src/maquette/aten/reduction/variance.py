@@ -27,7 +27,7 @@ from maquette.aten.common.axes import (
 from maquette.aten.common.batching_forms import along, rank_of, to_front
 from maquette.aten.common.formula_helpers import over, times
 from maquette.aten.common.fresh_writes import unless_wrapped
-from maquette.aten.common.large_arrays import chosen, loops_of_floats, rows_along
+from maquette.aten.common.large_arrays import chosen, loops_of_floats, loops_of_inexact, rows_along
 from maquette.aten.common.operators import aten
 from maquette.aten.reduction.sums import (
     REDUCTION,
@@ -75,11 +75,11 @@ def variance(
     kind = xp.complex128 if is_complex else xp.float64
     freedom = max(count - (1 if correction is None else float(correction.real)), 0)
     freedom = freedom if count else 0
-    loops = loops_of_floats(xp, x)
+    loops = loops_of_inexact(xp, x)
     rows = None if loops is None else rows_along(x, axes)
     if loops is not None and rows is not None:
         shape = reduced_shape(x.shape, axes, keepdim)
-        means, squares = (found.reshape(shape) for found in loops.row_spread(rows))
+        means, squares = (found.reshape(shape) for found in _row_spread(loops, rows))
         with np.errstate(divide="ignore", invalid="ignore"):
             return squares / np.float64(freedom), means
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -88,6 +88,16 @@ def variance(
         squares = (centered * centered.conj()).real if is_complex else centered**2
         summed = xp.add.reduce(squares, axis=axes, keepdims=keepdim)
         return summed / xp.float64(freedom), mean if keepdim else mean.squeeze(axes)
+
+
+def _row_spread(loops: ModuleType, rows: Array) -> tuple[Array, Array]:
+    """Means and sums of squared deviations; of complex numbers, those of both parts together."""
+    if rows.dtype.kind != "c":
+        found: tuple[Array, Array] = loops.row_spread(rows)
+        return found
+    real, squares = loops.row_spread(np.ascontiguousarray(rows.real))
+    imag, others = loops.row_spread(np.ascontiguousarray(rows.imag))
+    return real + 1j * imag, squares + others
 
 
 def updated_mean(xp: ModuleType, x: Array, dim: Dims, keepdim: bool, mean: Array) -> Array:

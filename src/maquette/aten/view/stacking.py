@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
 
 from maquette.aten.view.constants import constant
 from maquette.aten.view.copies import write_out
@@ -150,13 +152,22 @@ def combinations_composite(self: Tensor, r: int, with_replacement: bool) -> obje
     check(r >= 0, lambda: f"Expect a non-negative number, but got {r}")
     if r == 0:
         return self.new_empty((0,))
-    count = self.meta.numel
-    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    rows = list(choose(range(count), r))
-    columns = [_taken(self, [row[i] for row in rows]) for i in range(r)]
-    return stack(columns, 1)
+    places = _combined_places(self.meta.numel, r, with_replacement)
+    return stack([_taken(self, column) for column in places], 1)
 
 
-def _taken(self: Tensor, places: list[int]) -> Tensor:
+def _combined_places(count: int, r: int, with_replacement: bool) -> list[npt.NDArray[np.int64]]:
+    """The first, second, ... of ``r`` ascending numbers below a count, in all ways, in order."""
+    columns: list[npt.NDArray[np.int64]] = [np.arange(count)]
+    for _ in range(r - 1):
+        least = columns[-1] + (not with_replacement)  # what may follow
+        ways = count - least
+        before = np.cumsum(ways) - ways
+        following = np.arange(ways.sum()) + np.repeat(least - before, ways)
+        columns = [*[np.repeat(column, ways) for column in columns], following]
+    return columns
+
+
+def _taken(self: Tensor, places: npt.NDArray[np.int64]) -> Tensor:
     """Elements at known places: the places are shapes' business, not data."""
     return self.index_select(0, constant(places, int64).to(self.device))

@@ -15,11 +15,18 @@ from maquette.backends.loops.channel_convolution import (
     channel_spread,
     channel_sums,
 )
+from maquette.backends.loops.complex_numbers import reciprocals
 from maquette.backends.loops.conversions import (
     converted,
     converted_into,
     looked_up,
     of_halves,
+)
+from maquette.backends.loops.distances import (
+    distances_between,
+    pair_distances,
+    pair_gradients,
+    pulls_between,
 )
 from maquette.backends.loops.elementwise import (
     adam_step,
@@ -84,6 +91,7 @@ from maquette.backends.loops.positions import (
     running_extreme,
     swapped_in_turn,
     taken_from_rows,
+    triangle_places,
 )
 from maquette.backends.loops.remainders import (
     floor_quotient,
@@ -104,8 +112,6 @@ from maquette.backends.loops.samples import (
     add_pulls,
     add_samples,
     add_to_planes,
-    pair_distances,
-    pair_gradients,
 )
 from maquette.backends.loops.scatters import combine_along, combine_rows
 from maquette.backends.loops.smooth import (
@@ -211,6 +217,9 @@ __all__ = [
     "channel_gradients",
     "channel_moments",
     "computed_on_halves",
+    "distances_between",
+    "pulls_between",
+    "reciprocals",
     "converted",
     "converted_into",
     "looked_up",
@@ -244,5 +253,6 @@ __all__ = [
     "swapped_in_turn",
     "taken_from_rows",
     "tabulated",
+    "triangle_places",
     "threshold_backward",
 ]

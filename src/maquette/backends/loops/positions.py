@@ -277,6 +277,27 @@ def drawn_positions(weights: Array, uniform: Array) -> Array:
     return out
 
 
+# --- triangles -----------------------------------------------------------------------------
+
+
+@compiled
+def _fill_triangle(first: Array, counts: Array, rows: Array, columns: Array) -> None:
+    k = 0
+    for i in range(counts.size):
+        end = k + counts[i]
+        rows[k:end] = i
+        for c in range(counts[i]):
+            columns[k + c] = first[i] + c
+        k = end
+
+
+def triangle_places(first: Array, counts: Array, total: int) -> Array:
+    """Rows and columns [2, total] of a part of a matrix: of each row some from a first one on."""
+    out = np.empty((2, total), np.int64)
+    _fill_triangle(first, counts, out[0], out[1])
+    return out
+
+
 # --- random order --------------------------------------------------------------------------
 
 

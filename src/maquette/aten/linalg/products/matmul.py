@@ -13,7 +13,9 @@ from types import ModuleType
 from typing import Any
 
 from maquette.aten.common.accumulation import Array, is_narrow, wide
+from maquette.aten.common.narrow_floats import converted
 from maquette.aten.common.operators import aten
+from maquette.aten.linalg.products.contraction import Factor, contracted, contracted_in_order
 from maquette.aten.linalg.products.matrix_products import addmm, check_not_bool, conj, mm, vdot
 from maquette.aten.view.copies import write_exact_out, write_out
 from maquette.aten.view.reshaping import reshape
@@ -580,12 +582,12 @@ def _trilinear_kernel(
     sumdim: Ints,
     unroll_dim: int,
 ) -> Array:
-    operands: list[Any] = []  # arrays and their dimensions, in turn
+    operands: list[Factor] = []
     for array, expand in ((i1, expand1), (i2, expand2), (i3, expand3)):
         spread = _spread(array.shape, expand)
         # Sizes of 1 broadcast: leaving them out lets every pair contract as a matrix product.
         kept = [dim for dim, size in enumerate(spread) if size != 1]
-        operands += [wide(array).reshape([spread[dim] for dim in kept]), kept]
+        operands.append((wide(array).reshape([spread[dim] for dim in kept]), kept))
     full = [
         max(sizes) if min(sizes) else 0
         for sizes in zip(
@@ -594,14 +596,15 @@ def _trilinear_kernel(
     ]
     summed = wrap_dims(sumdim, len(full))
     kept_out = [dim for dim in range(len(full)) if dim not in summed]
+    result = [dim for dim in kept_out if full[dim] != 1]
     if is_narrow(i1):
         # PyTorch takes the product of the first two by itself, which rounds it.
-        first, dims1, second, dims2, third, dims3 = operands
-        both = sorted({*dims1, *dims2} - ({*summed} - {*dims3}))
-        pair = xp.einsum(first, dims1, second, dims2, both, optimize=True)
-        operands = [wide(pair.astype(i1.dtype)), both, third, dims3]
-    result = xp.einsum(*operands, [dim for dim in kept_out if full[dim] != 1], optimize=True)
-    return result.reshape([full[dim] for dim in kept_out])
+        product, dims = contracted(xp, operands[0], operands[1], {*result, *operands[2][1]})
+        pair = wide(converted(product, i1.dtype)), dims
+        found, dims = contracted(xp, pair, operands[2], {*result})
+    else:
+        found, dims = contracted_in_order(xp, operands, {*result})
+    return found.transpose([dims.index(d) for d in result]).reshape([full[dim] for dim in kept_out])
 
 
 @_trilinear.derivative("i1", "i2", "i3")
