@@ -15,24 +15,18 @@ from maquette.backends.loops.channel_convolution import (
     channel_spread,
     channel_sums,
 )
-from maquette.backends.loops.complex_numbers import reciprocals
 from maquette.backends.loops.conversions import (
     converted,
     converted_into,
     looked_up,
     of_halves,
 )
-from maquette.backends.loops.distances import (
-    distances_between,
-    pair_distances,
-    pair_gradients,
-    pulls_between,
-)
 from maquette.backends.loops.elementwise import (
     adam_step,
     erf,
     gelu,
     gelu_backward,
+    reciprocals,
     silu_backward,
     threshold_backward,
 )
@@ -112,6 +106,10 @@ from maquette.backends.loops.samples import (
     add_pulls,
     add_samples,
     add_to_planes,
+    distances_between,
+    pair_distances,
+    pair_gradients,
+    pulls_between,
 )
 from maquette.backends.loops.scatters import combine_along, combine_rows
 from maquette.backends.loops.smooth import (

@@ -1,4 +1,4 @@
-"""Functions of elements of single precision: erf, GELU, the logistic function, SiLU, and slopes.
+"""Functions of elements of single precision: erf, GELU, the logistic function, SiLU, reciprocals.
 
 erf and GELU take the steps of the plain path (`large_arrays.erf`) and give its bits. The
 exponential is a polynomial here, within 3 ulp, where NumPy's own is within 2.5: what is made of it
@@ -193,3 +193,33 @@ def adam_step(param: Array, grad: Array, mean: Array, square: Array, numbers: An
     """Move a parameter by Adam: nine operators' bits, in one pass over its arrays."""
     values, slopes = param.reshape(-1), grad.reshape(-1)
     _adam_loop(values, slopes, mean.reshape(-1), square.reshape(-1), np.array(numbers, np.float32))
+
+
+# --- reciprocals of complex numbers --------------------------------------------------------
+
+
+@compiled
+def _reciprocals(x: Array, out: Array) -> Any:
+    """Whether the squares of all magnitudes are positive and finite; only then all are right."""
+    usual = 1
+    for i in range(x.shape[0]):
+        real, imag = np.float64(x[i, 0]), np.float64(x[i, 1])
+        square = real * real + imag * imag
+        scale = np.float64(1) / square
+        usual &= 1 if (square > 0) & (square < np.inf) else 0
+        out[i, 0], out[i, 1] = real * scale, -imag * scale
+    return usual
+
+
+def reciprocals(x: npt.NDArray[np.complex64]) -> npt.NDArray[np.complex64]:
+    """``1 / x``, in double precision: of normal numbers within 4 ulps of NumPy's.
+
+    NumPy scales by the larger part, which a branch chooses that is guessed wrong for half of random
+    numbers. Zeros and what is not finite are left to it.
+    """
+    row = np.ascontiguousarray(x).reshape(-1)
+    out = np.empty(row.shape, x.dtype)
+    if not _reciprocals(row.view(np.float32).reshape(-1, 2), out.view(np.float32).reshape(-1, 2)):
+        odd = (row == 0) | ~np.isfinite(row)
+        out[odd] = np.divide(1, row[odd])
+    return out.reshape(x.shape)
