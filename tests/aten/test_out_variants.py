@@ -159,3 +159,12 @@ def test_an_output_of_bools_or_positions_has_no_history_to_take() -> None:
     assert mq.nonzero(x, out=mq.empty(0, dtype=mq.int64)).shape == (9, 2)
     with mq.no_grad():
         assert mq.matmul(x, x, out=mq.empty(3, 3)).sum() == 27
+
+
+def test_outputs_of_seldom_forms_are_taken_at_the_first_call() -> None:
+    x = mq.tensor([[2.0, 1.0], [0.0, 3.0]])
+    found = mq.argsort(x, stable=True, out=mq.empty(0, dtype=mq.int64))
+    assert found.tolist() == [[1, 0], [0, 1]]
+    sign, size = mq.slogdet(x, out=(mq.empty(0), mq.empty(0)))
+    assert (sign.item(), round(size.exp().item(), 4)) == (1.0, 6.0)
+    assert mq.slice_scatter(x, x[1:], 0, 0, 1, out=mq.empty(2, 2)).tolist() == [[0, 3], [0, 3]]

@@ -206,3 +206,25 @@ def test_a_kernel_larger_than_the_input_takes_no_memory_of_its_own() -> None:
 def test_max_pool1d_tells_what_is_wrong_with_its_windows(window, message, mode):
     with mode(), pytest.raises(RuntimeError, match=message):
         mq.nn.functional.max_pool1d(mq.ones(1, 2, 6), *window)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "told"),
+    [
+        ("max_pool2d", (2, 3), r"non-empty 3D or 4D \(batch mode\) tensor expected"),
+        (
+            "max_pool2d",
+            (1, 0, 4, 4),
+            r"optional 0 dim batch size for input, but got:\[1, 0, 4, 4\]",
+        ),
+        ("avg_pool3d", (2, 3), r"non-empty 4D or 5D \(batch mode\) tensor expected"),
+        ("avg_pool3d", (1, 2, 0, 4), r"and non-batch dimension 2 has length zero"),
+        ("avg_pool1d", (2,), "Expected 2 to 3 dimensions, but got 1-dimensional tensor"),
+        ("adaptive_avg_pool1d", (2,), "Expected 2 to 3 dimensions, but got 1-dimensional tensor"),
+    ],
+)
+def test_pools_say_which_ranks_and_sizes_they_take(
+    name: str, shape: tuple[int, ...], told: str
+) -> None:
+    with pytest.raises(RuntimeError, match=told):
+        getattr(mq.nn.functional, name)(mq.ones(shape), 2)

@@ -109,3 +109,10 @@ def test_T8_data_is_not_set_under_a_transform(run):
 
     with pytest.raises(RuntimeError, match=r"mutating directly with `\.data`"):
         run(put)(mq.ones(2) if run is vmap else mq.ones(()))
+
+
+def test_what_is_no_tuple_is_put_in_one() -> None:
+    from maquette.torch._functorch.eager_transforms import _as_tuple
+
+    assert _as_tuple(1) == (1,)
+    assert _as_tuple((1, 2)) == (1, 2)

@@ -150,8 +150,13 @@ class _Forms:
             with contextlib.suppress(TypeError):
                 return full(*positional, **named)
         for overload in self.packet.seldom_overloads():
-            if Tag.generated not in overload.tags and fits(overload, args, kwargs):
-                return overload.call_as_public(args, kwargs)
+            if Tag.generated in overload.tags and self.name not in _GENERATED_FORMS:
+                continue
+            named = kwargs
+            if isinstance(kwargs.get("out"), (tuple, list)):
+                named = _several_outs(kwargs, _written_names([overload]))
+            if fits(overload, args, named):
+                return overload.call_as_public(args, named)
         for value in (*args, *kwargs.values()):
             check_int(value)
         raise self.refused(error, args, kwargs) from None
@@ -435,6 +440,8 @@ def _several_outs(kwargs: dict[str, object], written: dict[int, list[str]]) -> d
     return {**rest, **dict(zip(names, outs, strict=True))}
 
 
+# Functions that take the `out=` that PyTorch generates; the others' are operators alone.
+_GENERATED_FORMS = frozenset(("slice_scatter",))
 # Operators whose function PyTorch has elsewhere, or does not have.
 _ELSEWHERE = ("linalg_", "fft_", "special_")
 _NO_FUNCTIONS = frozenset(("zero", "copy", "unique_dim", "_foreach_zero", "_foreach_copy"))

@@ -101,10 +101,10 @@ class OpOverloadPacket:
     ) -> _Match:
         """`_match`, its overload remembered."""
         since = epoch()
-        overloads = self.op_overloads()
         # Not under the lock: reading a number from a tensor runs an operator.
         match = self._match(args, kwargs)
         chosen = match[0]
+        overloads = self.op_overloads()  # with those that a search in vain has loaded
         decided = decided_by_classes(overloads[: overloads.index(chosen)], args, kwargs)
         classes = classes_of(args, kwargs)
         remember(self.by_class, classes, chosen if decided else None, since)

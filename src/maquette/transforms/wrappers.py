@@ -75,11 +75,11 @@ class Wrapper(Tensor):
     @data.setter
     def data(self, value: Tensor) -> None:
         raise RuntimeError(
-            f"mutating directly with `.data` under {self._kind} transform is not allowed: give the "
+            f"mutating directly with `.data` {self._kind} transform is not allowed: give the "
             "function's result another tensor, or use copy_()"
         )
 
-    _kind: ClassVar[str] = "a function"
+    _kind: ClassVar[str] = "inside functorch"
 
     def _refuse(self, what: str) -> NoReturn:
         raise RuntimeError(
@@ -118,7 +118,7 @@ class BatchedTensor(Wrapper):
     __slots__ = ("_bdim",)
 
     _bdim: int
-    _kind = "vmap"
+    _kind = "under vmap"
     _differs = True  # a constant, where the base asks
 
     def _alias(self) -> BatchedTensor:

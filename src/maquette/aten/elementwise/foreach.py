@@ -268,9 +268,10 @@ def _packed(scalars: Tensor, count: int) -> list[float]:
         lambda: f"Expected packed scalar Tensor to be of dimension 1. Got {scalars.ndim} instead.",
     )
     check(
-        scalars.is_contiguous() and scalars.device.type == "cpu",
-        lambda: "Expected scalars to be contiguous, on CPU",
+        scalars.device.type == "cpu",
+        lambda: f"Expected scalars to be on CPU, got {scalars.device} instead.",
     )
+    check(scalars.is_contiguous(), lambda: "Expected scalars to be contiguous.")
     check(
         scalars.numel() == count,
         lambda: (

@@ -18,6 +18,11 @@ def _slice_argnums(args: tuple[Any, ...], argnums: Argnums, as_tuple: bool = Tru
     return (chosen,) if isinstance(argnums, int) and as_tuple else chosen
 
 
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    """What is no tuple, in a tuple."""
+    return value if isinstance(value, tuple) else (value,)
+
+
 @contextmanager
 def enable_inplace_requires_grad(enabled: bool) -> Iterator[None]:
     """Taken and not used: the transforms here never ask tensors to require grad in place."""

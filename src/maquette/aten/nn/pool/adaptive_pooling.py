@@ -20,6 +20,7 @@ from maquette.aten.nn.pool.max_pooling import gathered
 from maquette.aten.nn.pool.pool_windows import (
     box_maxima,
     check_kind,
+    check_rank_1d,
     pool_meta,
     scattered,
     window_maxima,
@@ -89,7 +90,10 @@ def _check_adaptive(name: str, self: TensorMeta, output_size: Ints, dims: int) -
     )
     check(
         self.ndim in (dims + 1, dims + 2),
-        lambda: f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor, but got {list(self.shape)}",
+        lambda: (
+            f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor, but got"
+            f"{':' if 'max' in name else ''} {list(self.shape)}"
+        ),
     )
     # A mean of two dimensions alone is taken of no channels, too.
     first = self.ndim - dims if name == "adaptive_avg_pool2d" else 1
@@ -248,10 +252,7 @@ def _check_one(name: str, self: Tensor, output_size: Ints) -> None:
         len(output_size) == 1,
         lambda: f"{name}() argument 'output_size' should contain one int (got {len(output_size)})",
     )
-    check(
-        self.ndim in (2, 3),
-        lambda: f"{name}(): Expected 2D or 3D tensor, but got {list(self.shape)}",
-    )
+    check_rank_1d(name, self)
 
 
 adaptive_avg_pool1d = define(

@@ -13,6 +13,7 @@ from maquette.aten.nn.pool.pool_windows import (
     all_dims,
     check_kind,
     check_pool_input,
+    check_rank_1d,
     divisors,
     overhang,
     pool_meta,
@@ -182,6 +183,7 @@ def avg_pool1d_composite(
     self: Tensor, kernel: Ints, stride: Ints, padding: Ints, ceil: bool, include: bool
 ) -> Tensor:
     stride = stride or kernel
+    check_rank_1d("avg_pool1d", self)
     check(
         len(kernel) == len(stride) == len(padding) == 1,
         lambda: (

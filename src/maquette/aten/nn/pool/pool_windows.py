@@ -23,6 +23,7 @@ from maquette.core.layout import channels_last, channels_last_3d, contiguous_for
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape
 from maquette.core.symbols import expect_true, is_true
+from maquette.tensor.tensor import Tensor
 
 Ints = Sequence[int]
 
@@ -49,12 +50,30 @@ def check_pool_input(
     dims = len(kernel)
     for each in zip(kernel, padding, dilation, strict=True):
         _check_pad(*each)
-    nonempty = self.shape[self.ndim - dims - 1 :]
+    batched = f"{dims + 1}D or {dims + 2}D (batch mode) tensor"
+    right = self.ndim in (dims + 1, dims + 2)
+    check(right or name == "avg_pool2d", lambda: f"non-empty {batched} expected for input")
+    sizes = self.shape[self.ndim - dims - 1 :]
+    empty = next((d for d, n in enumerate(sizes) if is_true(n == 0)), None)
+    shape = list(self.shape)
     check(
-        self.ndim in (dims + 1, dims + 2) and not any(is_true(n == 0) for n in nonempty),
+        right and empty is None,
         lambda: (
-            f"Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with optional 0 dim "
-            f"batch size for input, but got:{list(self.shape)}"
+            f"Expected {batched} with optional 0 dim batch size for input, but got:{shape}"
+            if dims < 3
+            else f"{name}(): Expected input's non-batch dimensions to have positive length, but "
+            f"input has a shape of {shape} and non-batch dimension {empty} has length zero!"
+        ),
+    )
+
+
+def check_rank_1d(name: str, self: Tensor) -> None:
+    """Refuse what is not [channels, length], with or without batches before."""
+    check(
+        self.ndim in (2, 3),
+        lambda: (
+            f"Expected 2 to 3 dimensions, but got {self.ndim}-dimensional tensor for argument #1 "
+            f"'self' (while checking arguments for {name})"
         ),
     )
 
