@@ -5,6 +5,7 @@ import pytest
 import maquette as mq
 from maquette.torch._C import _functorch as levels
 from maquette.torch._functorch.vmap import restore_vmap
+from maquette.torch.families import linalg
 from maquette.transforms import functionalize, grad, jacrev, jvp, vjp, vmap
 from maquette.transforms.interpreter import stack
 from maquette.transforms.loop import fallback
@@ -148,3 +149,33 @@ def test_a_tensor_of_a_transform_that_waits_is_refused_below_it(transform, use):
 
     with pytest.raises(RuntimeError, match="inside of a transform that waits"):
         transform(f)(mq.ones(3, 2) if transform is vmap else mq.ones(3))
+
+
+@pytest.mark.parametrize(
+    "name", "svd svdvals qr eig eigh eigvals inv inv_ex det cholesky lu lu_factor pinv".split()
+)
+def test_a_batch_of_vectors_is_no_matrix(name):
+    with pytest.raises(RuntimeError, match="must have at least 2 dimensions"):
+        vmap(getattr(linalg, name))(mq.ones(3, 3))
+
+
+@pytest.mark.parametrize(
+    "solve",
+    [
+        linalg.solve,
+        lambda a, b: linalg.solve_triangular(a, b, upper=True),
+        mq.cholesky_solve,
+        lambda a, b: linalg.lstsq(a, b).solution,
+    ],
+)
+def test_no_batch_of_vectors_is_solved_with(solve):
+    with pytest.raises(RuntimeError, match="must have at least 2 dimensions"):
+        vmap(solve)(mq.eye(3), mq.ones(3, 3))
+
+
+def test_what_is_scattered_by_masks_in_a_batch_is_checked_as_alone():
+    x, mask = mq.ones(3, 4), mq.ones(3, 4, dtype=mq.bool)
+    with pytest.raises(RuntimeError, match="boolean masks"):
+        vmap(mq.masked_scatter)(x, mask.float(), x)
+    with pytest.raises(RuntimeError, match="same dtypes"):
+        vmap(mq.masked_scatter)(x, mask, x.double())

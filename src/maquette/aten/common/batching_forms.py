@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from maquette.core.errors import check
 from maquette.core.layout import (
     channels_last,
     channels_last_3d,
@@ -157,6 +158,27 @@ def leading(op: OpOverload) -> Rule:
     return rule
 
 
+def _matrices_checked(op: OpOverload, below: Rule) -> Rule:
+    """The rule of an operator on matrices: its first tensor is one, and no batch of vectors."""
+    first = next(a for a in op._schema.arguments if a.type.kind == "tensor")
+    name = op._opname.lstrip("_").replace("linalg_", "linalg.")
+
+    def rule(info: VmapInfo, in_dims: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        check(
+            rank_of(args[0], in_dims[0]) >= 2,
+            lambda: f"{name}: The input tensor {first.name} must have at least 2 dimensions.",
+        )
+        return below(info, in_dims, *args, **kwargs)
+
+    return rule
+
+
+@BatchingForm
+def leading_matrices(op: OpOverload) -> Rule:
+    """`leading`, of operators on matrices: a batch of vectors would be taken for one."""
+    return _matrices_checked(op, leading.make(op))
+
+
 @BatchingForm
 def solving(op: OpOverload) -> Rule:
     """Solvers, which broadcast what stands before matrices and vectors of pivots."""
@@ -171,7 +193,7 @@ def solving(op: OpOverload) -> Rule:
             given[i] = to_front(args[i], in_dims[i], info.batch_size, batches + core)
         return op(*given, **kwargs), 0
 
-    return rule
+    return _matrices_checked(op, rule)
 
 
 def _with_batch(result: Any, size: int) -> Any:

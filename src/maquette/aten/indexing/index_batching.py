@@ -11,6 +11,9 @@ from typing import Any
 
 from maquette.aten.common.batching_forms import rank_of, to_front, wrapped
 from maquette.aten.common.operators import aten
+from maquette.core.dtype import bool_
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.pointwise import VmapInfo, refuse_unbatched_target
 
@@ -189,7 +192,26 @@ def put_batching(self: Tensor, index: Tensor, source: Tensor, accumulate: bool) 
     return flat.reshape(self.shape)
 
 
+def check_masked(self: TensorMeta, mask: TensorMeta, source: TensorMeta) -> None:
+    """Refuse another dtype to be taken from than written to, and a mask of numbers."""
+    check(
+        self.dtype is source.dtype,
+        lambda: (
+            f"masked_scatter_: expected self and source to have same dtypes but got "
+            f"{self.dtype.scalar_name} and {source.dtype.scalar_name}"
+        ),
+    )
+    check(
+        mask.dtype is bool_,
+        lambda: (
+            f"masked_scatter_ only supports boolean masks, but got mask with dtype "
+            f"{mask.dtype.scalar_name}"
+        ),
+    )
+
+
 def masked_scatter_batching(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    check_masked(self.meta, mask.meta, source.meta)
     chosen = mask.expand(aten.broadcast_tensors([self, mask])[0].shape)
     which = (chosen.reshape(-1).cumsum(0) - 1).clamp(0).reshape(chosen.shape)
     return aten.where(chosen, source.reshape(-1)[which].to(self.dtype), self)

@@ -27,6 +27,7 @@ from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import Number, result_dtype
 from maquette.aten.indexing.gathering import check_flat
 from maquette.aten.indexing.index_batching import (
+    check_masked,
     index_add_batching,
     index_copy_batching,
     index_fill_scalar_batching,
@@ -592,23 +593,6 @@ for _page in (put, put_):
 # --- masked_scatter ------------------------------------------------------------------
 
 
-def _check_masked(self: TensorMeta, mask: TensorMeta, source: TensorMeta) -> None:
-    check(
-        self.dtype is source.dtype,
-        lambda: (
-            f"masked_scatter_: expected self and source to have same dtypes but got "
-            f"{self.dtype.scalar_name} and {source.dtype.scalar_name}"
-        ),
-    )
-    check(
-        mask.dtype is bool_,
-        lambda: (
-            f"masked_scatter_ only supports boolean masks, but got mask with dtype "
-            f"{mask.dtype.scalar_name}"
-        ),
-    )
-
-
 def _masked(xp: ModuleType, self: Array, mask: Array, source: Array) -> Array:
     where = xp.broadcast_to(mask, self.shape)
     check_data(
@@ -635,7 +619,7 @@ masked_scatter_ = define(
 
 @masked_scatter.shape
 def masked_scatter_shape(self: TensorMeta, mask: TensorMeta, source: TensorMeta) -> TensorMeta:
-    _check_masked(self, mask, source)
+    check_masked(self, mask, source)
     return self.fresh(broadcast_shapes(self.shape, mask.shape))
 
 

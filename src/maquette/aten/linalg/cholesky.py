@@ -12,7 +12,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import on_host
-from maquette.aten.common.batching_forms import leading, solving
+from maquette.aten.common.batching_forms import leading_matrices, solving
 from maquette.aten.common.formula_helpers import times
 from maquette.aten.linalg.factorizations import (
     batch_of,
@@ -111,7 +111,7 @@ def cholesky_ex_grad(grads: Grads, upper: bool, result0: Tensor) -> tuple[Tensor
 
 
 linalg_cholesky_ex.nondifferentiable(1)
-linalg_cholesky_ex.batching(leading)
+linalg_cholesky_ex.batching(leading_matrices)
 
 linalg_cholesky = define("aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor")
 linalg_cholesky.describe(
@@ -167,7 +167,7 @@ def cholesky_kernel(xp: ModuleType, self: Array, upper: bool) -> Array:
 
 
 cholesky.derivative(self=lambda grad, result, upper: factor_grad(grad, result, upper))
-cholesky.batching(leading)
+cholesky.batching(leading_matrices)
 
 
 # --- by factors ----------------------------------------------------------------------
@@ -273,4 +273,4 @@ def cholesky_inverse_grad(grad: Tensor, self: Tensor, result: Tensor, upper: boo
     return (-(self @ common if upper else common @ self),)
 
 
-cholesky_inverse.batching(leading)
+cholesky_inverse.batching(leading_matrices)

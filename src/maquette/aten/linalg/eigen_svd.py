@@ -12,7 +12,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import eigh, eigvalsh, on_host
-from maquette.aten.common.batching_forms import leading
+from maquette.aten.common.batching_forms import leading_matrices
 from maquette.aten.common.operators import aten
 from maquette.aten.linalg.factorizations import (
     LinAlgError,
@@ -136,7 +136,7 @@ def svd_grad(
     return (_svd_grad([by_left, by_values, by_right], left, result1, right),)
 
 
-_linalg_svd.batching(leading)
+_linalg_svd.batching(leading_matrices)
 
 
 def _check_phases(name: str, what: str, *turns: Tensor | None) -> None:
@@ -342,7 +342,7 @@ def qr_grad(grads: Grads, mode: str, result0: Tensor, result1: Tensor) -> tuple[
     return (cat([before, by_beside], -1),)
 
 
-linalg_qr.batching(leading)
+linalg_qr.batching(leading_matrices)
 
 
 def _tall_qr_grad(first: Tensor | None, second: Tensor | None, q: Tensor, r: Tensor) -> Tensor:
@@ -448,7 +448,7 @@ def eigh_grad(
     return (vectors @ core @ vectors.mH,)
 
 
-_linalg_eigh.batching(leading)
+_linalg_eigh.batching(leading_matrices)
 
 
 linalg_eigh = define(f'aten::linalg_eigh(Tensor self, str UPLO="L") -> {_PAIR}')
@@ -550,7 +550,7 @@ def eig_grad(
     return (whole if self_meta.dtype.is_complex else whole.real,)
 
 
-linalg_eig.batching(leading)
+linalg_eig.batching(leading_matrices)
 
 
 def eigenvalues(self: Tensor) -> Tensor:
@@ -563,7 +563,7 @@ linalg_eigvals = define("aten::linalg_eigvals(Tensor self) -> Tensor")
 linalg_eigvals.describe("The eigenvalues of square matrices [..., n, n]: complex, [..., n].")
 linalg_eigvals.autocast(cpu="float32")
 linalg_eigvals.composite(eigenvalues)
-linalg_eigvals.batching(leading)
+linalg_eigvals.batching(leading_matrices)
 linalg_eigvals_out = define(
     "aten::linalg_eigvals.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out]
 )

@@ -17,7 +17,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import on_host
-from maquette.aten.common.batching_forms import leading
+from maquette.aten.common.batching_forms import leading_matrices
 from maquette.aten.linalg.factorizations import (
     by_columns,
     by_rows,
@@ -163,7 +163,7 @@ def geqrf_kernel(xp: ModuleType, self: Array) -> Arrays:
     return packed, stacked([t for _, t in found], shape, self.dtype)
 
 
-geqrf.batching(leading)
+geqrf.batching(leading_matrices)
 
 
 late_out(geqrf, 2)
@@ -314,7 +314,7 @@ def householder_product_grad(
     return _into_columns(by_V, input.meta), by_tau
 
 
-linalg_householder_product.batching(leading)
+linalg_householder_product.batching(leading_matrices)
 
 
 orgqr = define("aten::orgqr(Tensor self, Tensor input2) -> Tensor")
@@ -458,7 +458,7 @@ def ormqr_grad(
     return _into_columns(by_V, self.meta), by_tau, other
 
 
-ormqr.batching(leading)
+ormqr.batching(leading_matrices)
 
 
 class _Outer:

@@ -14,7 +14,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import on_host
-from maquette.aten.common.batching_forms import leading, solving
+from maquette.aten.common.batching_forms import leading_matrices, solving
 from maquette.aten.linalg.factorizations import (
     batch_of,
     by_columns,
@@ -132,7 +132,7 @@ def _factored(A: Array, hermitian: bool) -> Arrays:
     return packed, pivots, stacked([i for _, _, i in found], batch, np.int32)
 
 
-linalg_ldl_factor_ex.batching(leading)
+linalg_ldl_factor_ex.batching(leading_matrices)
 
 
 _FACTOR = "Tensor self, *, bool hermitian=False"

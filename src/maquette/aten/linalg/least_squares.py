@@ -15,7 +15,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import on_host
-from maquette.aten.common.batching_forms import leading
+from maquette.aten.common.batching_forms import leading_matrices
 from maquette.aten.common.operators import aten
 from maquette.aten.linalg.factorizations import (
     LinAlgError,
@@ -356,7 +356,7 @@ def lstsq_grad(
 
 
 linalg_lstsq.nondifferentiable(2, 3)
-linalg_lstsq.batching(leading)
+linalg_lstsq.batching(leading_matrices)
 
 
 # --- written to ----------------------------------------------------------------------

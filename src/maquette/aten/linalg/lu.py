@@ -14,7 +14,7 @@ import numpy as np
 from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.backward_checks import check_sizes
-from maquette.aten.common.batching_forms import leading, solving
+from maquette.aten.common.batching_forms import leading_matrices, solving
 from maquette.aten.linalg.factorizations import (
     batch_of,
     by_columns,
@@ -185,7 +185,7 @@ def lu_factor_ex_grad(grads: Grads, result0: Tensor, result1: Tensor) -> tuple[T
 
 
 linalg_lu_factor_ex.nondifferentiable(1, 2)
-linalg_lu_factor_ex.batching(leading)
+linalg_lu_factor_ex.batching(leading_matrices)
 
 _lu_with_info = define(
     "aten::_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) "
@@ -319,7 +319,7 @@ def linalg_lu_grad(
     return (lu_grad(grads[1], grads[2], (result0, result1, result2)),)
 
 
-linalg_lu.batching(leading)
+linalg_lu.batching(leading_matrices)
 
 
 _UNPACK = "Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True"
@@ -390,7 +390,7 @@ def lu_unpack_grad(grads: Grads, LU_data_meta: TensorMeta) -> tuple[Tensor | Non
     return (parts[0] + parts[1] if len(parts) == 2 else parts[0],)
 
 
-lu_unpack.batching(leading)
+lu_unpack.batching(leading_matrices)
 
 
 # --- solving by packed factors -------------------------------------------------------

@@ -14,7 +14,7 @@ from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.axes import wrap_existing_dim
 from maquette.aten.common.backward_checks import check_numbers
-from maquette.aten.common.batching_forms import along, leading, to_front
+from maquette.aten.common.batching_forms import along, leading_matrices, to_front
 from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.common.operators import aten
@@ -181,7 +181,7 @@ def pinv_grad(grad: Tensor, self: Tensor, result: Tensor) -> tuple[Tensor]:
     return (-(inner @ result).mH + inside + outside - inside_range,)
 
 
-linalg_pinv.batching(leading)
+linalg_pinv.batching(leading_matrices)
 
 
 def _pinv_float(self: Tensor, atol: float | None, rtol: float | None, hermitian: bool) -> Tensor:
@@ -377,7 +377,7 @@ def matrix_exp_grad(grad: Tensor, self: Tensor) -> tuple[Tensor]:
     return (whole.narrow(-2, 0, n).narrow(-1, n, n),)
 
 
-linalg_matrix_exp.batching(leading)
+linalg_matrix_exp.batching(leading_matrices)
 
 
 matrix_exp = define("aten::matrix_exp(Tensor self) -> Tensor")

@@ -14,7 +14,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import on_host
-from maquette.aten.common.batching_forms import leading, rank_of, solving, to_front
+from maquette.aten.common.batching_forms import leading_matrices, rank_of, solving, to_front
 from maquette.aten.common.operators import aten
 from maquette.aten.linalg.factorizations import (
     batch_of,
@@ -156,6 +156,7 @@ _linalg_solve_ex.nondifferentiable(1, 2, 3)
 def solve_batching(info: VmapInfo, in_dims: Any, A: Tensor, B: Tensor, **kwargs: Any) -> Any:
     a, b = to_front(A, in_dims[0], info.batch_size), to_front(B, in_dims[1], info.batch_size)
     rank_a, rank_b = rank_of(A, in_dims[0]), rank_of(B, in_dims[1])
+    check(rank_a >= 2, lambda: "linalg.solve: The input tensor A must have at least 2 dimensions.")
     # One row less than the matrices: vectors, if examples say so.
     if rank_b == 1 or (rank_b == rank_a - 1 and b.shape[1:] == a.shape[1:-1]):
         result, *rest = aten._linalg_solve_ex(a, b.unsqueeze(-1), **kwargs)
@@ -454,7 +455,7 @@ def inv_ex_grad(grads: Grads, result0: Tensor) -> tuple[Tensor | None]:
 
 
 linalg_inv_ex.nondifferentiable(1)
-linalg_inv_ex.batching(leading)
+linalg_inv_ex.batching(leading_matrices)
 
 linalg_inv = define("aten::linalg_inv(Tensor A) -> Tensor")
 linalg_inv.describe(
@@ -560,7 +561,7 @@ def det_grad(
 
 _LEAST = 1e-37
 _linalg_det.nondifferentiable(1, 2)
-_linalg_det.batching(leading)
+_linalg_det.batching(leading_matrices)
 
 linalg_det = define("aten::linalg_det(Tensor A) -> Tensor")
 linalg_det.describe("The determinants of square matrices [..., n, n]: [...].")
@@ -620,7 +621,7 @@ def slogdet_grad(
 
 
 _linalg_slogdet.nondifferentiable(2, 3)
-_linalg_slogdet.batching(leading)
+_linalg_slogdet.batching(leading_matrices)
 linalg_slogdet = define("aten::linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)")
 linalg_slogdet.describe("The sign and the logarithm of the magnitude of determinants: [...] each.")
 linalg_slogdet.composite(lambda A: tuple(_linalg_slogdet(A)[:2]))

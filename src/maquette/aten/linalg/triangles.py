@@ -10,7 +10,7 @@ import numpy as np
 
 from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array
-from maquette.aten.common.batching_forms import leading, rank_of, to_front, wrapped
+from maquette.aten.common.batching_forms import leading_matrices, rank_of, to_front, wrapped
 from maquette.aten.common.large_arrays import SMALL
 from maquette.aten.common.operators import aten
 from maquette.aten.view.copies import write_exact_out
@@ -78,12 +78,12 @@ tril = _triangle("tril")
 tril.describe(
     "The lower triangle of matrices up to a diagonal, with zeros elsewhere; of the same shape."
 )
-tril.batching(leading)
+tril.batching(leading_matrices)
 triu = _triangle("triu")
 triu.describe(
     "The upper triangle of matrices from a diagonal on, with zeros elsewhere; of the same shape."
 )
-triu.batching(leading)
+triu.batching(leading_matrices)
 
 diag_embed = define(
     "aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor"
