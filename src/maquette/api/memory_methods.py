@@ -205,4 +205,5 @@ METHODS: tuple[Callable[..., object], ...] = (
 )  # fmt: skip
 for _method in METHODS:
     setattr(Tensor, _method.__name__, _method)
-Tensor._cdata = property(_cdata)  # type: ignore[attr-defined]  # as the methods, not declared
+for _getter in (_cdata,):
+    setattr(Tensor, _getter.__name__, property(_getter))
