@@ -334,5 +334,9 @@ def test_P24_equal_symbols_are_equal_sizes():
     assert caught("one_symbol_for_two_sizes_of_data", "symbolic.range")
 
 
+def test_L116_a_result_that_the_dispatcher_refuses_as_an_alias_is_told_as_one():
+    assert caught("custom_returns_its_input", "aliases.undeclared")
+
+
 def test_LX3_examining_leaves_storages_that_may_grow():
     assert examined("out_twin_keeps_old_elements", wrong=False, properties=["fake"]).ok
