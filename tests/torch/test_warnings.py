@@ -36,7 +36,7 @@ def expanded() -> torch.Tensor:
         ("not a leaf Tensor is being accessed", lambda: (leaf() * 1).grad),
         ("create a reference cycle", lambda: (leaf() * 1).backward(create_graph=True)),
         ("to a scalar may lead", lambda: float(leaf())),
-        ("to a scalar may lead", lambda: int(leaf())),
+        ("to a scalar may lead", lambda: complex(leaf())),
         (r"var\(\): degrees of freedom", lambda: torch.ones(1).var()),
         (r"std_mean\(\): degrees of freedom", lambda: torch.std_mean(torch.ones(1))),
         ("Complex modules are a new feature", lambda: nn.Linear(1, 1).to(torch.complex64)),
