@@ -1,5 +1,6 @@
 """L-BFGS: where it arrives, what it calls, and the line search's conditions."""
 
+import inspect
 import math
 
 import pytest
@@ -108,3 +109,8 @@ def test_a_first_gradient_of_zero_is_no_error():
     x = mq.ones(2)
     optimizer = optim.LBFGS([x], tolerance_grad=-math.inf)
     assert optimizer.step(lambda: mq.tensor([10])).item() == 10
+
+
+def test_the_closure_is_required_by_the_signature():
+    closure = inspect.signature(optim.LBFGS.step).parameters["closure"]
+    assert closure.default is inspect.Parameter.empty

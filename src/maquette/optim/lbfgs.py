@@ -69,13 +69,11 @@ class LBFGS(Optimizer):
             )
         self._params: list[Tensor] = self.param_groups[0]["params"]
 
-    def step(self, closure: Closure | None = None) -> Any:
+    def step(self, closure: Closure) -> Any:  # required: programs ask the signature
         """Iterate from the closure's loss; returns that first loss.
 
-        closure: computes the loss and gradients anew. Raises TypeError without one.
+        closure: computes the loss and gradients anew.
         """
-        if closure is None:
-            raise TypeError("LBFGS.step() needs a closure that computes the loss and gradients")
         with no_grad():
             return self._iterate(closure)
 
