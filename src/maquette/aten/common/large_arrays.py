@@ -145,7 +145,7 @@ def clipped(xp: ModuleType, x: Array, low: Array | None, high: Array | None) -> 
     bounds = [bound for bound in (low, high) if bound is not None]
     whole = x.dtype.kind in "iu" and all(b.dtype == x.dtype for b in bounds)
     plain = xp is np and x.size >= SMALL and all(b.ndim == 0 for b in bounds)
-    if plain and whole and x.dtype.itemsize > 1:
+    if plain and whole:
         return np.clip(x, None if low is None else low[()], None if high is None else high[()])
     if plain and x.dtype.kind == "f":
         below = -np.inf if low is None else low[()]
