@@ -155,3 +155,10 @@ def test_the_gradient_of_frequent_rows_is_differentiated() -> None:
         return aten.embedding_dense_backward(g, rows, 5, 4, True)
 
     check_gradients(gradient, random.standard_normal((6, 3)))
+
+
+@pytest.mark.parametrize(("rows", "shape"), [(0, (0, 4)), (3, (0, 4)), (3, (2, 0))])
+def test_the_gradient_of_no_rows_is_zeros(rows: int, shape: tuple[int, ...]) -> None:
+    table = mq.ones(rows, 5, requires_grad=True)
+    mq.nn.functional.embedding(mq.zeros(shape, dtype=mq.int64), table).sum().backward()
+    assert table.grad is not None and mq.equal(table.grad, mq.zeros(rows, 5))

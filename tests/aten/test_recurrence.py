@@ -212,3 +212,11 @@ def test_hooks_of_saved_tensors_see_those_of_the_steps():
     with mq.autograd.graph.saved_tensors_hooks(lambda t: packs.append(t) or t, lambda t: t):
         model(x)
     assert len(packs) > 5 * 8
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
+def test_the_gradient_of_an_empty_batch_is_empty(kind):
+    model, x = kind(3, 4), mq.ones(5, 0, 3, requires_grad=True)
+    model(x)[0].sum().backward()
+    assert x.grad.shape == x.shape
+    assert mq.equal(model.weight_ih_l0.grad, mq.zeros_like(model.weight_ih_l0))

@@ -209,3 +209,10 @@ def test_packed_batches_are_cast_to_every_dtype():
 def test_what_cannot_be_packed_is_refused_in_pytorchs_words(call, words):
     with pytest.raises(RuntimeError, match=words):
         call()
+
+
+def test_sizes_that_are_no_positive_integers_are_refused():
+    with pytest.raises(ValueError, match="input_size must be greater than zero"):
+        nn.GRU(0, 4)
+    with pytest.raises(TypeError, match="hidden_size should be of type int, got: float"):
+        nn.LSTM(3, 4.0)

@@ -98,7 +98,10 @@ class RNNBase(RecurrentChecks):
                 "num_layers=1",
                 stacklevel=4,
             )
-        for name in ("hidden_size", "num_layers"):
+        for name in ("input_size", "hidden_size"):
+            if not isinstance(size := getattr(self, name), int):
+                raise TypeError(f"{name} should be of type int, got: {type(size).__name__}")
+        for name in ("input_size", "hidden_size", "num_layers"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be greater than zero; got {getattr(self, name)}")
         if not 0 <= self.proj_size < self.hidden_size:

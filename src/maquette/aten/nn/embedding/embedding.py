@@ -201,7 +201,7 @@ def embedding_dense_backward_kernel(
     scale_grad_by_freq: bool,
 ) -> Array:
     rows = indices.reshape(-1)
-    values = wide(grad_output).reshape(rows.size, -1)
+    values = wide(grad_output).reshape(rows.size, grad_output.shape[-1])
     kept = rows != padding_idx
     if padding_idx >= 0:
         values = xp.where(kept[:, None], values, values.dtype.type(0))

@@ -258,7 +258,7 @@ def mkldnn_rnn_layer_kernel(
 
 def _kept_steps(output: Array, workspace: Array) -> _Steps:
     """The steps of a run, from what its outputs and workspace hold."""
-    kept = workspace.view(np.float32).reshape(*output.shape[:2], _KEPT, -1)
+    kept = workspace.view(np.float32).reshape(*output.shape[:2], _KEPT, output.shape[2])
     parts = [list(kept[:, :, n]) for n in range(_KEPT)]
     return _Steps(list(wide(output)), list(zip(*parts[:4], strict=True)), parts[4])
 

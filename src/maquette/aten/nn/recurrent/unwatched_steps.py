@@ -423,7 +423,7 @@ def recurrent_steps_backward_kernel(
     parts = _KEPT[cell]
     outputs: list[Array] = [None] * len(batch_sizes)  # type: ignore[list-item]  # filled below
     gates: list[tuple[Array, ...]] = [()] * len(batch_sizes)
-    by_parts = kept.reshape(output.shape[0], parts, -1) if parts else kept
+    by_parts = kept.reshape(len(kept), parts, kept.shape[1] // parts) if parts else kept
     for t, first, end in _steps(batch_sizes, False):
         outputs[t] = output[first:end]
         gates[t] = tuple([by_parts[first:end, n] for n in range(parts)])
