@@ -155,3 +155,17 @@ def test_logarithms_of_sums_of_many_agree_with_numpy(name: str) -> None:
             expected = getattr(np, name)(x.double().numpy(), y.double().numpy())
         found = getattr(mq, name)(x, y).numpy()
         np.testing.assert_allclose(found, expected, rtol=3e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda f, d: mq.addmm(d, f, d), "mat1 and mat2 must have the same dtype, but got Float"),
+        (lambda f, d: mq.addmm(f, f, d), "self and mat2 .*, but got Float and Double"),
+        (lambda f, d: mq.mm(f, d), "m1 and m2 to have the same dtype, but got: float != double"),
+        (lambda f, d: mq.baddbmm(f[None], d[None], f[None]), "input float, batch1: double"),
+    ],
+)
+def test_products_of_mixed_dtypes_say_what_they_got(function, words) -> None:
+    with pytest.raises(RuntimeError, match=words):
+        function(mq.ones(2, 2), mq.ones(2, 2, dtype=mq.float64))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from maquette.core import pytree
 from maquette.core.pytree import tree_flatten, tree_map, tree_unflatten
+from maquette.core.size import Size
 
 Point = namedtuple("Point", ["x", "y"])
 trees = st.recursive(
@@ -131,3 +132,9 @@ def test_D21_a_prefix_is_stretched_over_a_nesting() -> None:
     spec = tree_flatten([1, (2, 3)])[1]
     assert pytree.broadcast_to_and_flatten([0, 1], spec) == [0, 1, 1]
     assert pytree.broadcast_to_and_flatten((0, 1), spec) is None
+
+
+def test_a_size_is_a_node_that_comes_back_as_a_tuple() -> None:
+    leaves, spec = tree_flatten((Size([2, 3]), 4))
+    assert leaves == [2, 3, 4]
+    assert type(spec.unflatten(["a", "b", 4])[0]) is tuple

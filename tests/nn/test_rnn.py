@@ -4,6 +4,7 @@ import pytest
 
 import maquette as mq
 from maquette import nn
+from maquette.amp.autocast_mode import autocast
 from maquette.nn.utils.rnn import (
     PackedSequence,
     pack_padded_sequence,
@@ -216,3 +217,11 @@ def test_sizes_that_are_no_positive_integers_are_refused():
         nn.GRU(0, 4)
     with pytest.raises(TypeError, match="hidden_size should be of type int, got: float"):
         nn.LSTM(3, 4.0)
+
+
+def test_an_input_of_another_dtype_is_refused_but_in_autocast():
+    model, x = nn.GRU(3, 4), mq.ones(2, 1, 3, dtype=mq.float16)
+    with pytest.raises(ValueError, match=r"RNN input dtype \(torch.float16\) does not match"):
+        model(x)
+    with autocast("cpu"):
+        assert model(x)[0].shape == (2, 1, 4)

@@ -72,3 +72,9 @@ def test_gradients_are_dropped_everywhere() -> None:
     model.zero_grad()
     assert before == [True] * 4
     assert [p.grad for p in model.parameters()] == [None] * 4
+
+
+def test_members_of_another_kind_are_named_by_a_function() -> None:
+    model = nn.Sequential(nn.Linear(2, 1), nn.Linear(1, 3))
+    sizes = model._named_members(lambda m: [("size", getattr(m, "out_features", None))])
+    assert dict(sizes) == {"0.size": 1, "1.size": 3}

@@ -29,3 +29,11 @@ def test_writes_to_a_private_copy_stay_here(tmp_path: Path) -> None:
         mq.from_file(path, size=3, dtype=mq.int64)
     with pytest.raises(RuntimeError, match="unable to open"):
         mq.from_file(tmp_path / "absent", size=1)
+
+
+def test_a_file_is_mapped_into_memory_of_the_cpu_alone(tmp_path: Path) -> None:
+    path = tmp_path / "numbers"
+    np.array([1, 2], np.int64).tofile(path)
+    assert mq.from_file(path, size=2, dtype=mq.int64, device="cpu").tolist() == [1, 2]
+    with pytest.raises(NotImplementedError, match="not of meta"):
+        mq.from_file(path, size=2, dtype=mq.int64, device="meta")

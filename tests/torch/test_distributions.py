@@ -301,3 +301,11 @@ def test_bartletts_sampling_is_asked_for_alone() -> None:
 def test_a_wishart_of_few_degrees_of_freedom_warns() -> None:
     with pytest.warns(UserWarning, match="Low df values"):
         d.Wishart(mq.tensor(2.5), scale_tril=mq.eye(3))
+
+
+@pytest.mark.parametrize("base", [d.Distribution, d.transforms.Transform])
+def test_a_distribution_or_transform_may_be_a_module_too(base: type) -> None:
+    own = {"arg_constraints": {}, "__hash__": mq.nn.Module.__hash__}
+    both = type("Both", (base, mq.nn.Module), own)()
+    both.layer = mq.nn.Linear(1, 1)
+    assert [name for name, _ in both.named_modules()] == ["", "layer"]

@@ -145,3 +145,18 @@ def test_submodules_of_what_was_read_as_an_attribute_are_imported(tmp_path: Path
     script = tmp_path / "script.py"
     script.write_text(REFS_FIRST_AS_ATTRIBUTE)
     assert run(script).stderr == ""
+
+
+def test_functorch_comes_along(installed: ModuleType) -> None:
+    functorch = importlib.import_module("functorch")
+    control_flow = importlib.import_module("functorch.experimental.control_flow")
+    assert functorch.FunctionalModule is face._functorch.make_functional.FunctionalModule
+    assert control_flow.cond is face.cond
+    with pytest.raises(ImportError, match="dim"):
+        importlib.import_module("functorch.dim")
+
+
+def test_functorch_is_gone_after_uninstalling(installed: ModuleType) -> None:
+    importlib.import_module("functorch.einops")
+    face.uninstall()
+    assert not [name for name in sys.modules if name.partition(".")[0] == "functorch"]

@@ -162,3 +162,22 @@ def test_sizes_of_a_result_and_its_gradient() -> None:
     rows = torch.nested.as_nested_tensor([mq.ones(1, 2), mq.ones(3, 2)])
     sizes, _ = torch.autograd._calculate_shape(rows, rows, False)
     assert sizes.tolist() == [[1, 2], [3, 2]]
+
+
+def test_two_tensors_are_one_by_their_own_address() -> None:
+    x = mq.ones(2)
+    assert x._cdata == x._cdata != x.view(2)._cdata
+    assert torch._C._is_alias_of(x, x.view(2))
+    assert not torch._C._is_alias_of(x, x.clone())
+
+
+def test_the_fake_mode_that_is_active() -> None:
+    assert torch._guards.active_fake_mode() is None
+    with mq.FakeTensorMode() as mode:
+        assert torch._guards.active_fake_mode() is mode
+
+
+def test_the_module_of_a_device() -> None:
+    assert torch._utils._get_device_module("cuda") is torch.cuda
+    with pytest.raises(RuntimeError, match=r"torch\.toaster"):
+        torch._utils._get_device_module("toaster")

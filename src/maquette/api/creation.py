@@ -28,8 +28,10 @@ from maquette.core.dtype import (
     promote_types,
 )
 from maquette.core.dtype import dtype as DType
-from maquette.core.errors import check, check_value
+from maquette.core.errors import check, check_not_implemented, check_value
 from maquette.core.fitting import check_fits
+from maquette.core.layout import layout as Layout
+from maquette.core.layout import strided
 from maquette.core.meta import TensorMeta
 from maquette.core.size import Size
 from maquette.core.symbols import node_of
@@ -461,13 +463,20 @@ def from_file(
     size: int | None = 0,
     *,
     dtype: DType | None = None,
+    layout: Layout = strided,
+    device: Place = None,
+    pin_memory: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A 1-D tensor of ``size`` elements over a file's bytes.
+    """A 1-D tensor of ``size`` elements over a file's bytes, on the cpu.
 
     shared: whether writes go to the file, which is made and grown as needed; else they stay here,
-    and RuntimeError is raised where the file is too short.
+    and RuntimeError is raised where the file is too short. NotImplementedError for another device.
     """
+    check_not_implemented(
+        device is None or Device(device).type == "cpu",
+        lambda: f"from_file maps a file into memory of the cpu, not of {device}",
+    )
     kind, count = dtype or get_default_dtype(), size or 0
     held = UntypedStorage.from_file(filename, bool(shared), count * kind.itemsize)
     made = TypedStorage(wrap_storage=held, dtype=kind).tensor()

@@ -1,9 +1,9 @@
 """Pytrees: nested containers as a list of leaves and a description of the nesting.
 
-tuple, list, dict (in insertion order), OrderedDict, defaultdict, deque and named tuples are nodes,
-and so are classes that a user registers; everything else is a leaf, None too. One registry serves
-every package: what is registered is seen by operators, transforms and graphs alike. Paths to leaves
-(`tree_flatten_with_path`) name each step by a key that prints as Python would index.
+tuple, list, dict (in insertion order), OrderedDict, defaultdict, deque, `Size` and named tuples are
+nodes, and so are classes that a user registers; everything else is a leaf, None too. One registry
+serves every package: what is registered is seen by operators, transforms and graphs alike. Paths to
+leaves (`tree_flatten_with_path`) name each step by a key that prints as Python would index.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias, cast
+
+from maquette.core.size import Size
 
 Tree: TypeAlias = object
 IsLeaf: TypeAlias = Callable[[Tree], bool] | None
@@ -134,6 +136,8 @@ _NODES: dict[type, NodeDef] = {
         _names,
     ),
     defaultdict: NodeDef(_flatten_default, _unflatten_default, _names),
+    # Its items come back as a plain tuple: what they are mapped to need not be sizes.
+    Size: NodeDef(lambda t: (t, None), lambda c, _: tuple(c), _positions),  # type: ignore[arg-type, return-value]  # a tuple
     deque: NodeDef(
         _flatten_deque,
         lambda children, length: deque(children, maxlen=cast("int | None", length)),

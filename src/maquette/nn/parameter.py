@@ -1,6 +1,18 @@
 """`Parameter` and `Buffer` under PyTorch's module path; they are defined in the tensor package."""
 
-from maquette.nn.lazy_parameter import UninitializedBuffer, UninitializedParameter, is_lazy
+from maquette.nn.lazy_parameter import (
+    UninitializedBuffer,
+    UninitializedParameter,
+    UninitializedTensorMixin,
+    is_lazy,
+)
 from maquette.tensor.parameter import Buffer, Parameter
 
-__all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "is_lazy"]
+__all__ = [
+    "Buffer",
+    "Parameter",
+    "UninitializedBuffer",
+    "UninitializedParameter",
+    "UninitializedTensorMixin",
+    "is_lazy",
+]

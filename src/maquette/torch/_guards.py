@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from types import SimpleNamespace
 
+from maquette.dispatch.modes import get_current_dispatch_mode_stack
 from maquette.fake import FakeTensorMode
 from maquette.fake.detecting import detect_fake_mode
 from maquette.symbolic.guards import ShapeGuard, SLoc
@@ -50,12 +51,19 @@ def tracing(context: TracingContext | None) -> Iterator[TracingContext | None]:
         _context.reset(before)
 
 
+def active_fake_mode() -> FakeTensorMode | None:
+    """The innermost fake mode of the thread, or None."""
+    modes = reversed(get_current_dispatch_mode_stack())
+    return next((mode for mode in modes if isinstance(mode, FakeTensorMode)), None)
+
+
 __all__ = [
     "ChainedSource",
     "SLoc",
     "ShapeGuard",
     "Source",
     "TracingContext",
+    "active_fake_mode",
     "detect_fake_mode",
     "tracing",
 ]

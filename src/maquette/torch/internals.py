@@ -93,6 +93,16 @@ def _is_cow_tensor(t: Tensor) -> bool:
     return t._storage.lazy_copies is not None
 
 
+def _is_torch_function_mode_enabled() -> bool:
+    """Whether a mode of functions is active in the thread."""
+    return bool(tls.st.function_modes)
+
+
+def _is_alias_of(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors share their memory."""
+    return a._storage is b._storage
+
+
 class StorageBase(UntypedStorage):
     """The base of storage classes of programs; it is not made itself."""
 
@@ -315,6 +325,8 @@ def _warn() -> None:
 
 __all__ = [
     "StorageBase",
+    "_is_alias_of",
+    "_is_torch_function_mode_enabled",
     "_AutoDispatchBelowAutograd",
     "_DisableFuncTorch",
     "_WeakTensorRef",

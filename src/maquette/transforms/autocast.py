@@ -71,6 +71,11 @@ def is_enabled(device_type: str) -> bool:
     return not tls.st.exclude & key_of(device_type).functionality_bits
 
 
+def is_any_enabled() -> bool:
+    """Whether the thread is in a region of any device."""
+    return any(map(is_enabled, DEVICES))
+
+
 def set_enabled(device_type: str, enabled: bool) -> None:
     """Enter or leave a region of this device, without end."""
     st, bits = tls.st, key_of(device_type).functionality_bits

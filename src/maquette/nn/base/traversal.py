@@ -6,7 +6,8 @@ A module or tensor that occurs in several places is met once, at its first place
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from maquette.nn.base.members import BUFFERS, MODULES, PARAMETERS, Members
@@ -73,7 +74,8 @@ class Traversal(Members):
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
         """`parameters` with their dotted names."""
-        return self._mq_named_tensors(PARAMETERS, prefix, recurse, remove_duplicate)
+        own = operator.methodcaller("_mq_own", PARAMETERS)
+        return self._named_members(own, prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """The buffers of this module and, unless `recurse=False`, of those below."""
@@ -84,7 +86,8 @@ class Traversal(Members):
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
         """`buffers` with their dotted names."""
-        return self._mq_named_tensors(BUFFERS, prefix, recurse, remove_duplicate)
+        own = operator.methodcaller("_mq_own", BUFFERS)
+        return self._named_members(own, prefix, recurse, remove_duplicate)
 
     def _mq_own(self, kind: str) -> Iterator[tuple[str, Any]]:
         """The members of one kind, None included: Any, for the kind decides the type."""
@@ -119,24 +122,27 @@ class Traversal(Members):
                 if child is not None:
                     stack.append(child)
 
-    def _mq_named_tensors(
-        self, kind: str, prefix: str, recurse: bool, remove_duplicate: bool
+    def _named_members(  # PyTorch's name: modules with members of other kinds call it
+        self,
+        get_members_fn: Callable[[Module], Iterable[tuple[str, Any]]],
+        prefix: str = "",
+        recurse: bool = True,
+        remove_duplicate: bool = True,
     ) -> Iterator[tuple[str, Any]]:
+        """What a function says of this module and of those below, with dotted names."""
         seen: set[int] = set()
         owners = (
             self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
             if recurse
-            else iter([(prefix, self)])
+            else iter([(prefix, cast("Module", self))])
         )
         for path, owner in owners:
-            attributes = owner.__dict__
-            for name in attributes[kind]:
-                tensor = attributes[name]
-                if tensor is None or id(tensor) in seen:
+            for name, member in get_members_fn(owner):
+                if member is None or id(member) in seen:
                     continue
                 if remove_duplicate:
-                    seen.add(id(tensor))
-                yield f"{path}.{name}" if path else name, tensor
+                    seen.add(id(member))
+                yield f"{path}.{name}" if path else name, member
 
     def apply(self: T, fn: Callable[[Module], object]) -> T:
         """Call `fn` on every module below, then on this one; returns this one."""

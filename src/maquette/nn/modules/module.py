@@ -19,6 +19,7 @@ from maquette.nn.base.hooks import (
     register_module_full_backward_pre_hook,
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
+    registration_hooks,
 )
 from maquette.nn.base.module import Module
 from maquette.nn.base.state_dict import IncompatibleKeys as _IncompatibleKeys
@@ -44,6 +45,9 @@ _TABLES = {
     "_global_backward_pre_hooks": GLOBAL.backward_pre,
     "_global_forward_hooks": GLOBAL.forward,
     "_global_forward_pre_hooks": GLOBAL.forward_pre,
+    "_global_parameter_registration_hooks": registration_hooks["parameter"],
+    "_global_buffer_registration_hooks": registration_hooks["buffer"],
+    "_global_module_registration_hooks": registration_hooks["module"],
 }
 _SETS = {
     "_global_forward_hooks_always_called": GLOBAL.always_called,

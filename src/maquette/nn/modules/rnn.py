@@ -19,6 +19,7 @@ from maquette.nn.modules.rnn_checks import RecurrentChecks
 from maquette.nn.modules.rnn_checks import apply_permutation as apply_permutation
 from maquette.nn.utils.rnn import PackedSequence
 from maquette.tensor import Tensor
+from maquette.transforms.autocast import is_any_enabled
 
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 Input = Tensor | PackedSequence
@@ -187,6 +188,12 @@ class RNNBase(RecurrentChecks):
     def _mq_run(
         self, steps: Tensor, start: State | None, batch: int, sizes: list[int] | None
     ) -> tuple[Tensor, State]:
+        kind = self._flat_weights[0].dtype
+        if steps.dtype != kind and not is_any_enabled():
+            raise ValueError(
+                f"RNN input dtype ({steps.dtype}) does not match weight dtype ({kind}). Convert "
+                f"input: input.to({kind}), or convert model: model.to({steps.dtype})"
+            )
         if steps.size(-1) != self.input_size:
             raise RuntimeError(
                 f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got "

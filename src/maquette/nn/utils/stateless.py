@@ -7,6 +7,7 @@ from typing import Any
 
 from maquette.nn.base import Module
 from maquette.nn.utils.stateless_calls import Tensors, called_with
+from maquette.nn.utils.stateless_calls import reparametrized as _reparametrize_module
 
 
 def functional_call(
@@ -43,4 +44,4 @@ def _functional_call(
     return called_with(module, parameters_and_buffers, args, kwargs, tie_weights, strict)
 
 
-__all__ = ["functional_call"]
+__all__ = ["_reparametrize_module", "functional_call"]

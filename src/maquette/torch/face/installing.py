@@ -21,6 +21,7 @@ from maquette.torch.face.processes import Preparing
 
 _FACE = "maquette.torch"
 _REAL = "torch"
+_BESIDE = "functorch"  # a package that PyTorch brings along
 
 
 class _Second:
@@ -92,6 +93,9 @@ class _Installed(Finder):
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
+        if fullname.partition(".")[0] == _BESIDE:
+            served_by = f"{_FACE}.{fullname}"
+            return _second_name(fullname, served_by) if paths.exists(served_by) else None
         return super().find_spec(fullname, path, target) or _PROCESSES.spec_of(fullname, path)
 
     def find_distributions(self, context: Any = None) -> Iterable[object]:
@@ -148,7 +152,7 @@ def uninstall() -> None:
     if sys.modules.get(_REAL) is not sys.modules[_FACE]:
         return
     sys.modules[_FACE].__name__ = _FACE
-    for name in [name for name in sys.modules if name.partition(".")[0] == _REAL]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in (_REAL, _BESIDE)]:
         del sys.modules[name]
 
 

@@ -180,7 +180,17 @@ PACKAGES = {
 
 # Packages of this face that torch does not have.
 _OWN = frozenset(
-    ("devices", "face", "families", "helpers", "masked_tensors", "profiling", "saving", "tracing")
+    (
+        "devices",
+        "face",
+        "families",
+        "functorch",
+        "helpers",
+        "masked_tensors",
+        "profiling",
+        "saving",
+        "tracing",
+    )
 )
 
 _FOUND: dict[str, str] = {}
@@ -192,7 +202,7 @@ def resolve(path: str) -> str | None:
     found = _FOUND.get(path)
     if found is None:
         target = _target(path)
-        found = target if _exists(target) else ""
+        found = target if exists(target) else ""
         if not found and advice_for(path) is not None:
             found = f"{_FACE}.{path}"
         # Files do not come and go; what asks for names that are not there asks often.
@@ -245,11 +255,12 @@ def name_loaded(package: str) -> None:
                 vars(module).setdefault("__path__", [])
 
 
-def _exists(module: str) -> bool:
+def exists(module: str) -> bool:
+    """Whether a module of maquette can be imported, as a file or as one that is absent."""
     if module in sys.modules or advice_for(module.removeprefix(f"{_FACE}.")) is not None:
         return True
     parent = module.rpartition(".")[0]
-    if parent and not _exists(parent):
+    if parent and not exists(parent):
         return False
     folders = getattr(importlib.import_module(parent), "__path__", ()) if parent else None
     # Files only: the finders of `installing.py` ask here.

@@ -7,9 +7,11 @@ file's.
 
 from __future__ import annotations
 
+import importlib
 import pickle
 from collections.abc import Mapping, Sequence
 from types import MemberDescriptorType
+from typing import Any
 
 from maquette.core.device import cpu, device
 from maquette.core.device import device as Device
@@ -221,6 +223,22 @@ def _get_device_index(device: object, optional: bool = False, allow_cpu: bool = 
     if optional:
         return 0
     raise ValueError(f"Expected a torch.device or an int, but got: {device!r}")
+
+
+def _get_available_device_type() -> str | None:
+    """The kind of accelerator whose tensors have data here: ``cuda``, or None."""
+    return "cuda" if _get_device_module("cuda").is_available() else None
+
+
+def _get_device_module(device_type: str) -> Any:
+    """``torch.cuda`` for ``cuda``, and the like; RuntimeError where there is no such module."""
+    module = getattr(importlib.import_module("maquette.torch"), device_type, None)
+    if module is None:
+        raise RuntimeError(
+            f"Device '{device_type}' does not have a corresponding module registered as "
+            f"'torch.{device_type}'."
+        )
+    return module
 
 
 __getattr__ = forward(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from maquette.tensor.tensor import Tensor
 from maquette.transforms.functional.contexts import (
     BaseFunctionalizeAPI,
     CppFunctionalizeAPI,
@@ -17,6 +18,12 @@ from maquette.transforms.functional.mode import (
 
 _disable_functional_mode = disable_functional_mode
 
+
+def mb_unwrap_functional_tensor(tensor: Tensor) -> Tensor:
+    """What a functional tensor stands for; any other tensor as it is."""
+    return tensor.from_functional() if isinstance(tensor, FunctionalTensor) else tensor
+
+
 __all__ = [
     "BaseFunctionalizeAPI",
     "CppFunctionalizeAPI",
@@ -26,4 +33,5 @@ __all__ = [
     "PythonFunctionalizeAPI",
     "disable_functional_mode",
     "dispatch_functionalize",
+    "mb_unwrap_functional_tensor",
 ]

@@ -34,6 +34,7 @@ from maquette.aten.linalg.products.product_batching import (
 from maquette.aten.view.views import t
 from maquette.core.dtype import bool_, dtype
 from maquette.core.errors import check, check_not_implemented
+from maquette.core.fitting import c_name
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import result_type_of
 from maquette.core.strides import Shape
@@ -111,8 +112,8 @@ def mm_shape(self: TensorMeta, mat2: TensorMeta) -> TensorMeta:
     check(
         self.dtype is mat2.dtype,
         lambda: (
-            f"expected m1 and m2 to have the same dtype, but got: {self.dtype.name} != "
-            f"{mat2.dtype.name} (mm of {self} and {mat2})"
+            f"expected m1 and m2 to have the same dtype, but got: {c_name(self.dtype)} != "
+            f"{c_name(mat2.dtype)} (mm of {self} and {mat2})"
         ),
     )
     check_multiply(self, mat2)
@@ -216,12 +217,12 @@ def addmm_shape(
 
 
 def _check_same_dtype(self: TensorMeta, left: TensorMeta, right: TensorMeta) -> None:
+    name, other = ("mat1", left) if self.dtype is right.dtype else ("self", self)
     check(
         self.dtype is left.dtype is right.dtype,
         lambda: (
-            "self and mat2 must have the same dtype, but got "
-            f"{self.dtype.scalar_name} and "
-            f"{(left if self.dtype is right.dtype else right).dtype.scalar_name}"
+            f"{name} and mat2 must have the same dtype, but got "
+            f"{other.dtype.scalar_name} and {right.dtype.scalar_name}"
         ),
     )
 
@@ -358,14 +359,14 @@ baddbmm.autocast("lower")
 def baddbmm_shape(
     self: TensorMeta, batch1: TensorMeta, batch2: TensorMeta, beta: Number, alpha: Number
 ) -> TensorMeta:
-    shape = batch_shape("baddbmm", batch1, batch2)
     check(
-        self.dtype is batch1.dtype,
+        self.dtype is batch1.dtype is batch2.dtype,
         lambda: (
-            f"Input dtypes must be the same, got: input {self.dtype.name}, batch1: "
-            f"{batch1.dtype.name}, batch2: {batch2.dtype.name}"
+            f"Input dtypes must be the same, got: input {c_name(self.dtype)}, batch1: "
+            f"{c_name(batch1.dtype)}, batch2: {c_name(batch2.dtype)}"
         ),
     )
+    shape = batch_shape("baddbmm", batch1, batch2)
     check_expands("baddbmm", self, shape)
     _check_sum("baddbmm", self, shape, batch1.shape[2], beta, alpha)
     return self.fresh(shape)

@@ -32,8 +32,9 @@ class Transform:
         if cache_size not in (0, 1):
             raise ValueError("cache_size must be 0 or 1")
         self._cache_size = cache_size
-        self._cached: tuple[Any, Any] = (None, None)
+        self._cached_x_y: tuple[Any, Any] = (None, None)
         self._inv: Any = None
+        super().__init__()  # a transform may be a module too
 
     @property
     def event_dim(self) -> int:
@@ -78,21 +79,21 @@ class Transform:
         """The result for ``x``."""
         if self._cache_size == 0:
             return self._call(x)
-        known, result = self._cached
+        known, result = self._cached_x_y
         if x is known:
             return result
         y = self._call(x)
-        self._cached = x, y
+        self._cached_x_y = x, y
         return y
 
     def _inv_call(self, y: Any) -> Any:
         if self._cache_size == 0:
             return self._inverse(y)
-        argument, known = self._cached
+        argument, known = self._cached_x_y
         if y is known:
             return argument
         x = self._inverse(y)
-        self._cached = x, y
+        self._cached_x_y = x, y
         return x
 
     def _call(self, x: Any) -> Any:
