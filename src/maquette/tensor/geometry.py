@@ -146,10 +146,6 @@ class TensorGeometry(TensorSurface):
             return 0
         return self._storage.data_ptr() + self.meta.offset * self.meta.itemsize
 
-    @property
-    def _cdata(self) -> int:  # PyTorch's name: programs ask by it whether two tensors are one
-        return id(self)
-
     def get_device(self) -> int:
         """The number of the device, -1 if it has none."""
         index = self.meta.device.index
