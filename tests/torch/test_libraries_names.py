@@ -313,3 +313,8 @@ def test_whether_views_are_replayed_is_a_setting_that_is_kept() -> None:
     with torch.autograd._force_original_view_tracking(True):
         assert torch.autograd._is_view_replay_enabled()
     assert not torch.autograd._is_view_replay_enabled()
+
+
+def test_readers_of_archives_are_named_at_the_top_too():
+    assert torch.PyTorchFileReader is torch._C.PyTorchFileReader
+    assert torch.PyTorchFileWriter is torch._C.PyTorchFileWriter
