@@ -196,7 +196,6 @@ _HERE = {
     "StorageBase": "internals",
     **dict.fromkeys(("PyTorchFileReader", "PyTorchFileWriter"), "saving.archives"),
     **dict.fromkeys(("svd_lowrank", "pca_lowrank", "lobpcg"), "families.low_rank"),
-    **dict.fromkeys(("PyTorchFileReader", "PyTorchFileWriter"), "saving.archives"),
     **dict.fromkeys(("autocast", "is_autocast_enabled", "get_autocast_dtype", "GradScaler"), "amp"),
     **dict.fromkeys(
         (
