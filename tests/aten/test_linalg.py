@@ -28,7 +28,7 @@ def flops(op: OpOverload, *args: mq.Tensor) -> int:
 
 
 def test_F41_mm_refuses_mixed_dtypes() -> None:
-    with pytest.raises(RuntimeError, match="same dtype, but got: float64 != float32"):
+    with pytest.raises(RuntimeError, match="same dtype, but got: double != float"):
         aten.mm(tensor(A), tensor(B.astype(np.float32)))
 
 

@@ -54,11 +54,6 @@ def test_subclasses_come_before_their_bases() -> None:
     assert overrides._get_overloaded_args([1, base, derived, base]) == [derived, base]
 
 
-def test_what_is_missing_says_what_to_do() -> None:
-    with pytest.raises(NotImplementedError, match="with mode:"):
-        overrides.enable_reentrant_dispatch()
-
-
 # --- what handlers are asked about beside operators ----------------------------------
 
 

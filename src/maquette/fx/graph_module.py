@@ -137,7 +137,7 @@ class GraphModule(Module):
     them by path; RuntimeError for one that it has not.
     """
 
-    _asks_for_members = False  # its `__getattr__` makes the code when it is first wanted
+    _mq_asks_for_members = False  # its `__getattr__` makes the code when it is first wanted
     meta: dict[str, Any]
     _graph: Graph
     _code: str

@@ -198,7 +198,7 @@ class Members:
 
     training: bool
     _mq_shows_dicts = False
-    _asks_for_members = True
+    _mq_asks_for_members = True
     """False in a class whose own `__getattr__` is for other names only."""
     call_super_init = False
     """Whether `__init__` goes on to the next class of a cooperative inheritance."""
@@ -206,7 +206,7 @@ class Members:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         _unbind_functions(cls)
-        own = cls._asks_for_members and any(
+        own = cls._mq_asks_for_members and any(
             "__getattr__" in vars(c) for c in cls.__mro__ if c is not MemberLookup
         )
         if own and cls.__getattribute__ is object.__getattribute__:
