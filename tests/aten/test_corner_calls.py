@@ -95,3 +95,9 @@ def test_bags_of_rows_without_columns() -> None:
 def test_neighbours_of_16_bit_floats_towards_integers() -> None:
     x = torch.ones(2, dtype=torch.bfloat16)
     assert x.nextafter_(torch.full((2,), 5, dtype=torch.int32)).tolist() == [1.0078125] * 2
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_one_number_of_16_bits_is_converted_without_a_dimension(kind: torch.dtype) -> None:
+    x = torch.tensor(2.0, dtype=kind)
+    assert torch.logical_and(x, x).shape == x.to(torch.float8_e4m3fn).shape == ()

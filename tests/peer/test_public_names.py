@@ -40,7 +40,6 @@ LEFT_OUT: dict[str, set[str]] = {
     "torch.cuda": {"jiterator", "nccl", "nvtx", "sparse", "tunable"},
     "torch.fft": {"Tensor"},  # listed by mistake
     "torch.mps": {"profiler"},
-    "torch.nn.parameter": {"UninitializedTensorMixin"},
     "torch.serialization": {
         "mkdtemp", "register_package", "storage_to_tensor_type", "validate_hpu_device",
     },

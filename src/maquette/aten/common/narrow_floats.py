@@ -57,12 +57,12 @@ def _way(given: np.dtype[Any], kind: np.dtype[Any]) -> Callable[[Array], Array]:
         loops, table = backend_for(np).loops, _table(given, kind)
         if loops is not None:
             return loops.looked_up(array, table)
-        bits = np.ascontiguousarray(array).view(f"u{given.itemsize}")
+        bits = np.asarray(array, order="C").view(f"u{given.itemsize}")
         places = _with_what_is_cut(bits) if given == _SINGLE else bits
         return np.take(table, places)
 
     def truth(array: Array) -> Array:
-        found: Array = np.ascontiguousarray(array).view(np.uint16) << np.uint16(1) != 0
+        found: Array = np.asarray(array, order="C").view(np.uint16) << np.uint16(1) != 0
         return found
 
     narrow = _SIXTEEN | _EIGHT
