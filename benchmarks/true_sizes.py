@@ -145,7 +145,7 @@ def main() -> int:
 
 
 def _print(name: str, found: dict[str, float]) -> None:
-    seconds = "".join(f"{found[part]:9.2f}" for part in ("build", "first", "later"))
+    seconds = "".join(f"{found[part]:9.3f}" for part in ("build", "first", "later"))
     print(f"{name:16}{seconds}{found['peak']:10.0f}{found['libraries']:11.0f}", flush=True)
 
 
