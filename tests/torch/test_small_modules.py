@@ -82,3 +82,23 @@ def test_sequences_out_of_order_are_refused_in_pytorchs_words() -> None:
 def test_settings_of_mkldnn_hold_for_a_block():
     with torch.backends.mkldnn.flags(enabled=False):
         assert torch.nn.functional.grad is torch.nn.grad
+
+
+def test_the_precision_of_products_has_two_names() -> None:
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.backends.cuda.matmul.allow_tf32 = True
+        assert torch.get_float32_matmul_precision() == "high"
+        torch.set_float32_matmul_precision("highest")
+        assert not torch.backends.cuda.matmul.allow_tf32
+        with pytest.warns(UserWarning, match="low is not one of"):
+            torch.set_float32_matmul_precision("low")
+        assert torch.get_float32_matmul_precision() == "highest"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def test_typed_storages_take_attributes_of_programs() -> None:
+    storage = torch.storage.TypedStorage(dtype=torch.float32, device="meta")
+    storage.archiveinfo = "here"
+    assert storage.archiveinfo == "here"

@@ -33,8 +33,6 @@ class TypedStorage:
     types.
     """
 
-    __slots__ = ("_untyped", "dtype")
-
     def __init__(
         self,
         *values: int | Sequence[Number],

@@ -306,7 +306,14 @@ def get_deterministic_debug_mode() -> int:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Kept: ``"highest"``, ``"high"`` or ``"medium"``."""
+    """Kept: ``"highest"``, ``"high"`` or ``"medium"``; another is warned of and not kept."""
+    if precision not in ("highest", "high", "medium"):
+        warnings.warn(
+            f"{precision} is not one of 'highest', 'high', or 'medium'; the current "
+            f"setFloat32MatmulPrecision call has no effect.",
+            stacklevel=2,
+        )
+        return
     _Settings.matmul_precision = precision
 
 

@@ -9,14 +9,23 @@ from typing import NamedTuple
 from maquette.aten.nn.attention.attention_choice import SDPBackend, allow, allowed, only
 from maquette.tensor.tensor import Tensor
 from maquette.torch.face.forwarding import forward
+from maquette.torch.settings import get_float32_matmul_precision, set_float32_matmul_precision
 
 
 class _Matmul:
-    """Flags of cuBLAS."""
+    """Flags of cuBLAS; one of them is the precision of products by another name."""
 
-    allow_tf32 = False
     allow_fp16_reduced_precision_reduction = True
     allow_bf16_reduced_precision_reduction = True
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether products of float32 may be less precise than ``"highest"``."""
+        return get_float32_matmul_precision() != "highest"
+
+    @allow_tf32.setter
+    def allow_tf32(self, allowed: bool) -> None:
+        set_float32_matmul_precision("high" if allowed else "highest")
 
 
 matmul = _Matmul()
