@@ -1,5 +1,7 @@
 """Modules of PyTorch's that programs import (finding 52), and words that they match (59)."""
 
+import io
+
 import pytest
 
 import maquette.torch as torch
@@ -102,3 +104,18 @@ def test_typed_storages_take_attributes_of_programs() -> None:
     storage = torch.storage.TypedStorage(dtype=torch.float32, device="meta")
     storage.archiveinfo = "here"
     assert storage.archiveinfo == "here"
+
+
+def test_tensors_of_files_are_rebuilt_without_memory_on_meta() -> None:
+    storage = torch.storage.TypedStorage(dtype=torch.float16, device="meta")
+    made = torch._utils._rebuild_tensor_v2(storage, 3, (2, 4), (4, 1), False, {})
+    assert (made.device.type, made.dtype, made.shape) == ("meta", torch.float16, (2, 4))
+
+
+def test_a_record_is_read_as_bytes_or_as_elements() -> None:
+    file = io.BytesIO()
+    torch.save(torch.arange(3.0), file)
+    reader = torch.PyTorchFileReader(file)
+    as_bytes = reader.get_storage_from_record("data/0", 12, torch.UntypedStorage)
+    assert as_bytes._typed_storage()._untyped_storage.nbytes() == 12
+    assert reader.get_storage_from_record("data/0", 3, torch.float32).tolist() == [0.0, 1.0, 2.0]

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from types import MemberDescriptorType
 from typing import Any
 
+from maquette.api import functions as mq
 from maquette.core.device import cpu, device
 from maquette.core.device import device as Device
 from maquette.core.dtype import dtype
@@ -101,6 +102,9 @@ def _over(
     requires_grad: bool,
     bits: Mapping[str, bool],
 ) -> Tensor:
+    if storage.untyped().device.type == "meta":  # no memory, beyond which it could reach
+        flat = mq.empty_strided(size, stride, dtype=kind, device="meta")
+        return flat.requires_grad_(bool(requires_grad))
     check_geometry(storage.untyped().nbytes(), kind, offset, size, stride)
     meta = TensorMeta.of(kind, tuple(size), tuple(stride), offset)
     made = rebuild_tensor(

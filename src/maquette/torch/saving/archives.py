@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import IO
 
-from maquette.core.dtype import dtype
+from maquette.api.creation import from_numpy
+from maquette.core.dtype import dtype, uint8
 from maquette.tensor.saving import File, FileError
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
@@ -114,11 +115,14 @@ class PyTorchFileReader:
         """Where in the file the bytes of a record begin."""
         return self._reader.begin_of(name)
 
-    def get_storage_from_record(self, name: str, numel: int, kind: dtype) -> Tensor:
-        """A record as a tensor of so many elements."""
-        raw = self._reader.read(name, numel * kind.itemsize)
-        storage = UntypedStorage(raw.tolist())
-        return Tensor().to(kind).set_(storage, 0, (numel,))
+    def get_storage_from_record(
+        self, name: str, numel: int, kind: dtype | type[UntypedStorage]
+    ) -> Tensor:
+        """A record as a tensor of so many elements, bytes for ``UntypedStorage``."""
+        element = kind if isinstance(kind, dtype) else uint8
+        raw = self._reader.read(name, numel * element.itemsize)
+        found: Tensor = from_numpy(raw).view(element)
+        return found
 
     def get_record_header_offset(self, name: str) -> int:
         """Where in the file a record begins, its header included."""
