@@ -10,13 +10,15 @@ time, without the loops that Numba compiles: as it is where the extra ``fast`` i
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import pathlib
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from types import ModuleType
 from typing import Any
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -386,6 +388,21 @@ def line(row: Measured, goal: float, *, markdown: bool) -> str:
     return f"{row.name:24}{times}{row.ratio:7.2f}x{goal:6.1f}x{more}{told}"
 
 
+def pytorch() -> ModuleType | None:
+    """PyTorch's module; None, and a line that says so, where it is not installed."""
+    try:
+        return importlib.import_module("torch")
+    except ImportError:
+        print("PyTorch is not installed here: run this in the environment of `make peer`")
+        return None
+
+
+def keep(found: Sequence[Measured], file: pathlib.Path) -> None:
+    """Write the rows and their ratios as JSON."""
+    rows = [{**asdict(row), "ratio": row.ratio} for row in found]
+    file.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+
+
 def main() -> int:
     """Measure and print; 1 where a row is below the goal."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -395,10 +412,8 @@ def main() -> int:
     parser.add_argument("--markdown", action="store_true", help="print rows of a Markdown table")
     parser.add_argument("--json", type=pathlib.Path, help="write the rows to this file")
     options = parser.parse_args()
-    try:
-        import torch
-    except ImportError:
-        print("PyTorch is not installed here: run this in the environment of `make peer`")
+    torch = pytorch()
+    if torch is None:
         return 2
     torch.set_num_threads(1)
     import maquette.torch
@@ -416,8 +431,7 @@ def main() -> int:
         goal = 0.8 if name.endswith("a step") else GOAL
         print(line(row, goal, markdown=options.markdown), flush=True)
     if options.json:
-        rows = [{**asdict(row), "ratio": row.ratio} for row in found]
-        options.json.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+        keep(found, options.json)
     return 0
 
 

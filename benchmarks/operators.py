@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import pathlib
 import re
 import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from typing import Any
 
 import kernels
@@ -99,10 +97,7 @@ def main() -> int:
     parser.add_argument("--budget", type=float, default=0.03, help="seconds a row and side (0.03)")
     parser.add_argument("--json", type=pathlib.Path, help="write all rows to this file")
     options = parser.parse_args()
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        print("PyTorch is not installed here: run this in the environment of `make peer`")
+    if kernels.pytorch() is None:
         return 2
     warnings.simplefilter("ignore")  # of deprecated names, from either side
     rows, counts = [], Counter[str]()
@@ -112,14 +107,14 @@ def main() -> int:
             counts["refused"] += 1
             print(f"{name:80} {row}", flush=True)
             continue
-        rows.append({**asdict(row), "ratio": row.ratio})
+        rows.append(row)
         if row.ratio < options.below:
             counts[f"below {options.below}"] += 1
             times = f"{row.maquette_s * 1e3:9.3f} ms{row.pytorch_s * 1e3:9.3f} ms"
             print(f"{name:80}{times}{row.ratio:6.2f}x", flush=True)
     print(", ".join(f"{count} {what}" for what, count in counts.items()))
     if options.json:
-        options.json.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+        kernels.keep(rows, options.json)
     return 0
 
 

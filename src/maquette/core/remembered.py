@@ -2,8 +2,8 @@
 
 A table of remembered answers is a plain dict, so that finding one costs one look-up. What happens
 when an answer is put in stands here: it is refused if something was registered since its
-computation began, and the oldest answers of all tables make room for it. What an answer means is
-said where its table is: outcomes of shape rules in `library.infer`, the choice of overloads in
+computation began, and the oldest answers of all tables are forgotten for it. What an answer means
+is said where its table is: outcomes of shape rules in `library.infer`, the choice of overloads in
 `dispatch.packet`, generated code in `dispatch.call`.
 """
 

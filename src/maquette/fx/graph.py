@@ -168,7 +168,7 @@ class Graph:
             return (low + high) // 2
         label = 0
         node = self._root._next
-        while node is not self._root:  # no room: number all of them anew
+        while node is not self._root:  # no number is left between: number all anew
             label += _GAP
             node._place = label
             node = node._next

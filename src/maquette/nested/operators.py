@@ -254,7 +254,7 @@ def padded(self: NestedTensor, padding: float, output_size: Sequence[int] | None
         check(
             longest >= self._get_max_seqlen(),
             lambda: (
-                f"to_padded_tensor: output_size {list(output_size or ())} has no room for a row "
+                f"to_padded_tensor: output_size {list(output_size or ())} is too small for a row "
                 f"of {self._get_max_seqlen()}"
             ),
         )

@@ -235,7 +235,7 @@ def _rebuilt(buffer: Tensor, rows: Sequence[Any], requires_grad: bool) -> Stride
 
 
 def padded_size(rows: Sequence[Row]) -> Sizes:
-    """The sizes of a dense tensor that has room for each row."""
+    """The sizes of a dense tensor that holds each row."""
     if not rows:
         return (0,)
     return (len(rows), *[max(row.size[d] for row in rows) for d in range(len(rows[0].size))])

@@ -121,12 +121,3 @@ def zeros(param: Tensor) -> Tensor:
 def numbers(steps: list[Tensor]) -> list[float]:
     """The counters' values."""
     return [_paths.number(step) for step in steps]
-
-
-def check_betas(betas: tuple[float | Tensor, float | Tensor]) -> tuple[float, float]:
-    """Two decay rates in [0, 1) as numbers; ValueError otherwise."""
-    first, second = (_paths.number(beta) for beta in betas)
-    for i, beta in enumerate((first, second)):
-        if not 0.0 <= beta < 1.0:
-            raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
-    return first, second

@@ -104,6 +104,15 @@ def check_not_negative(**options: float) -> None:
             raise ValueError(f"Invalid {name} value: {value}")
 
 
+def check_betas(betas: tuple[float | Tensor, float | Tensor]) -> tuple[float, float]:
+    """Two decay rates in [0, 1) as numbers; ValueError otherwise."""
+    first, second = (number(beta) for beta in betas)
+    for i, beta in enumerate((first, second)):
+        if not 0.0 <= beta < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+    return first, second
+
+
 def check_dense(name: str, gradient: Tensor) -> None:
     """RuntimeError for a sparse gradient."""
     if gradient.is_sparse:

@@ -126,9 +126,7 @@ def _decays(betas: Betas) -> tuple[float, float]:
     for i, beta in enumerate((first, second)):
         if isinstance(beta, Tensor) and beta.numel() != 1:
             raise ValueError(f"Tensor betas[{i}] must be 1-element; got {beta.numel()} elements")
-        if not 0.0 <= beta < 1.0:
-            raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
-    return _paths.number(first), _paths.number(second)
+    return _paths.check_betas(betas)
 
 
 def _carry_out(lists: _Lists, group: Group) -> None:

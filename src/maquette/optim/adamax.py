@@ -7,7 +7,6 @@ from maquette.optim import _paths
 from maquette.optim._collected import (
     Collecting,
     Lists,
-    check_betas,
     decayed,
     decayed_lists,
     numbers,
@@ -44,7 +43,7 @@ class Adamax(Collecting):
         _paths.check_not_negative(epsilon=eps, weight_decay=weight_decay)
         defaults = {
             "lr": lr,
-            "betas": check_betas(betas),
+            "betas": _paths.check_betas(betas),
             "eps": eps,
             "weight_decay": weight_decay,
             "foreach": foreach,

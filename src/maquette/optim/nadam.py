@@ -9,7 +9,6 @@ from maquette.optim import _paths
 from maquette.optim._collected import (
     Collecting,
     Lists,
-    check_betas,
     decayed,
     decayed_lists,
     numbers,
@@ -51,7 +50,7 @@ class NAdam(Collecting):
         )
         defaults = {
             "lr": lr,
-            "betas": check_betas(betas),
+            "betas": _paths.check_betas(betas),
             "eps": eps,
             "weight_decay": weight_decay,
             "momentum_decay": momentum_decay,

@@ -9,7 +9,6 @@ from maquette.optim import _paths
 from maquette.optim._collected import (
     Collecting,
     Lists,
-    check_betas,
     decayed,
     decayed_lists,
     numbers,
@@ -47,7 +46,7 @@ class RAdam(Collecting):
         _paths.check_not_negative(epsilon=eps, weight_decay=weight_decay)
         defaults = {
             "lr": lr,
-            "betas": check_betas(betas),
+            "betas": _paths.check_betas(betas),
             "eps": eps,
             "weight_decay": weight_decay,
             "maximize": maximize,

@@ -56,7 +56,7 @@ class PyTorchFileWriter:
         self._writer.write(name, raw[:size])
 
     def write_record_metadata(self, name: str, size: int) -> None:
-        """Leave room for a record, of zeros."""
+        """Set aside the bytes of a record: zeros."""
         self._names.add(name)
         self._writer.write(name, bytes(size))
 

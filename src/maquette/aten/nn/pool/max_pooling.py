@@ -255,6 +255,12 @@ def max_pool1d_with_indices_composite(
     self: Tensor, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil: bool
 ) -> tuple[Tensor, Tensor]:
     _check_input_1d(self)
+    return _pooled_as_rows(self, kernel, stride, padding, dilation, ceil)
+
+
+def _pooled_as_rows(
+    self: Tensor, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil: bool
+) -> tuple[Tensor, Tensor]:
     stride = stride or kernel
     values, indices = max_pool2d_with_indices(
         self.unsqueeze(-2), [1, *kernel], [1, *stride], [0, *padding], [1, *dilation], ceil
@@ -275,7 +281,7 @@ def max_pool1d_composite(
     if not recorded and run_as_on_page((self,), "max_pool2d_with_indices"):
         maxima: Tensor = max_pool1d_values(self, kernel, stride, padding, dilation, ceil)
         return maxima
-    return max_pool1d_with_indices_composite(self, kernel, stride, padding, dilation, ceil)[0]
+    return _pooled_as_rows(self, kernel, stride, padding, dilation, ceil)[0]
 
 
 max_pool1d_values = define(

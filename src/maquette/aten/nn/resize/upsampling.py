@@ -91,10 +91,12 @@ class Family:
         vec_tags: Sequence[Tag] = (),
         back_keeps_format: bool = False,
         bytes_allowed: bool = True,
+        autocast: bool = True,
     ) -> None:
         self.name, self.dims, self.rule, self.aligns = name, dims, rule, aligns
         self.back_keeps_format = back_keeps_format
         self.bytes_allowed = bytes_allowed
+        self.autocast = autocast  # whether it is on PyTorch's list of float32 operators
         self.page = self._forward()
         self.backward = self._backward()
         self.vec = self._vec(vec_tags)
@@ -120,7 +122,7 @@ class Family:
             f"aten::{self.name}(Tensor self, SymInt[{self.dims}] output_size, {self._tail()}) -> "
             f"Tensor"
         )
-        if self.name != "_upsample_lanczos2d_aa":  # the newest, which PyTorch's lists leave out
+        if self.autocast:
             page.autocast(cuda="float32")
         page.batching(folded)
 
@@ -317,4 +319,5 @@ lanczos2d_aa = Family(
     2,
     lambda align: smooth_taps(align, "lanczos"),
     aligns=True,
+    autocast=False,
 )
