@@ -6,6 +6,7 @@ import pytest
 
 import maquette as mq
 from maquette import Tensor
+from maquette.autograd import graph
 from maquette.dispatch.tls import DispatchState
 
 
@@ -385,3 +386,41 @@ def test_gradients_of_a_class_with_a_handler_are_added_to_a_new_tensor() -> None
     assert "aten.add.Tensor" in Handled.seen
     assert "aten.add_.Tensor" not in Handled.seen
     assert x.grad.inner.tolist() == [5, 5]
+
+
+def test_T65_the_hooks_of_a_tensor_are_shown_and_exchanged() -> None:
+    x = mq.ones(2, requires_grad=True)
+    assert x._backward_hooks is None
+    handle = x.register_hook(lambda grad: grad * 3)
+    assert list(x._backward_hooks) == [handle.id]
+    x._backward_hooks = {0: lambda grad: grad * 5}
+    x.sum().backward()
+    assert x.grad.tolist() == [5.0, 5.0]
+    with pytest.raises(RuntimeError, match="_backward_hooks is not allowed"):
+        del x._backward_hooks
+
+
+def test_T58_a_graph_does_not_lead_to_a_leaf_that_got_other_memory_since() -> None:
+    x = mq.ones(2, requires_grad=True)
+    x.register_hook(lambda grad: grad * 3)
+    edge, old = graph.get_gradient_edge(x), x * 2
+    with mq.no_grad():
+        x.set_(mq.zeros(2))
+    with pytest.raises(RuntimeError, match="not have been used in the graph"):
+        mq.autograd.grad(old.sum(), x)
+    assert mq.autograd.grad(old.sum(), edge)[0].tolist() == [6.0, 6.0]
+    assert mq.autograd.grad(x.sum(), x)[0].tolist() == [3.0, 3.0]
+
+
+def test_T59_modes_see_a_leaf_take_its_gradient() -> None:
+    seen = []
+
+    class Log(mq.dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    x = mq.ones(2, requires_grad=True)
+    with Log():
+        (x * 2).sum().backward()
+    assert seen[-1] is mq.ops.aten.detach.default

@@ -390,3 +390,12 @@ def test_a_view_is_made_again_of_another_root_and_turned_back() -> None:
     whole = part._rev_view_func_unsafe(part.detach())
     assert whole.tolist() == x.tolist()
     assert x._view_func_unsafe(mq.ones(6)) is None
+
+
+@pytest.mark.parametrize("view", [mq.conj, mq.view_as_real, lambda t: t.conj().imag])
+def test_a_view_made_again_keeps_its_conjugation(view) -> None:
+    base, other = mq.tensor([1 + 2j, 3 - 1j]), mq.tensor([5 + 1j, 2 + 2j])
+    again = view(base)._view_func(other)
+    assert again.tolist() == view(other).tolist()
+    turned = view(base)
+    assert mq.equal(turned._rev_view_func_unsafe(turned.detach()), base)

@@ -161,3 +161,20 @@ def test_a_sequence_is_cut_into_segments(segments, use_reentrant):
 def test_not_saying_how_warns():
     with pytest.warns(UserWarning, match="use_reentrant"):
         checkpoint(mq.sin, mq.ones(1, requires_grad=True))
+
+
+def test_what_a_block_saved_is_fetched_once_in_a_backward():
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            assert len(ctx.saved_tensors) == 1
+            return ctx.saved_tensors[0] * grad
+
+    out = checkpoint(Twice.apply, mq.ones(2, requires_grad=True).sin(), use_reentrant=False)
+    with pytest.raises(CheckpointError, match="already unpacked once"):
+        out.sum().backward()

@@ -1,5 +1,6 @@
 """Selective checkpointing, blocks in blocks, what is told of a mismatch."""
 
+import weakref
 from functools import partial
 
 import pytest
@@ -189,3 +190,14 @@ def test_the_operator_is_called_under_every_transform():
     assert torch.equal(traced(X), X.sin() * 2)
     with mq.FakeTensorMode() as mode:
         assert f(mode.from_tensor(X)).shape == (3, 3)
+
+
+def test_what_is_kept_is_let_go_when_it_is_taken() -> None:
+    x = X.clone().requires_grad_()
+    contexts = create_selective_checkpoint_contexts([mm])
+    out = checkpoint(products, x, use_reentrant=False, context_fn=lambda: contexts)
+    held = weakref.ref(contexts[0].storage[mm][0].val)
+    out.backward(retain_graph=True)
+    assert held() is None
+    with pytest.raises(RuntimeError, match="Trying to backward an extra time"):
+        out.backward(retain_graph=True)

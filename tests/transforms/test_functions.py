@@ -5,6 +5,7 @@ import pytest
 
 import maquette as mq
 from maquette.autograd import Function
+from maquette.torch.autograd import gradcheck
 from maquette.transforms import grad, jvp, vmap
 from maquette.transforms.forward_ad import _is_fwd_grad_enabled
 
@@ -142,3 +143,21 @@ def test_forward_mode_is_off_inside_forward():
     Asks.apply(mq.ones(2, requires_grad=True))
     assert seen == [False]
     assert _is_fwd_grad_enabled()
+
+
+def test_T62_batched_tangents_of_a_function_that_takes_its_context_are_checked() -> None:
+    class Double(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def vjp(ctx, grad):
+            return grad * 2
+
+        @staticmethod
+        def jvp(ctx, tangent):
+            return tangent * 2
+
+    x = mq.ones(2, dtype=mq.float64, requires_grad=True)
+    assert gradcheck(Double.apply, x, check_forward_ad=True, check_batched_forward_grad=True)

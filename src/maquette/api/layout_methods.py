@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from maquette.aten.view.copies import converted
+from maquette.autograd.view_history import look_of, see
 from maquette.core.device import device as Device
 from maquette.core.dtype import dtype as DType
 from maquette.core.dtype import float32
@@ -112,23 +113,35 @@ REMOVED = {
 def _view_func(self: Tensor, new_base: Tensor) -> Tensor | None:
     """The same view of another root; None if that has another layout than this one's root."""
     root = self._base
-    return None if root is None or root.meta is not new_base.meta else _placed_as(self, new_base)
+    if root is None or root.meta is not new_base.meta:
+        return None
+    return _shown(new_base, root, self)
 
 
 def _view_func_unsafe(self: Tensor, new_base: Tensor) -> Tensor | None:
     """The same view of another root, of whatever layout; None of what is no view."""
-    return None if self._base is None else _placed_as(self, new_base)
+    root = self._base
+    return None if root is None else _shown(new_base, root, self)
 
 
 def _rev_view_func_unsafe(self: Tensor, new_view: Tensor) -> Tensor | None:
     """The whole of what a view shows a part of, over the memory of one that stands as it does."""
-    return None if self._base is None else _placed_as(self._base, new_view)
+    root = self._base
+    return None if root is None else _shown(new_view, self, root)
 
 
-def _placed_as(pattern: Tensor, memory: Tensor) -> Tensor:
+def _shown(memory: Tensor, origin: Tensor, pattern: Tensor) -> Tensor:
+    """``memory``, which lies in its storage as ``origin`` does, shown as ``pattern`` shows that."""
+    seen, wanted = look_of(origin), look_of(pattern)
+    own, kind = origin.meta.dtype, pattern.meta.dtype
+    made = memory
+    if seen[1:] != wanted[1:] or own.is_complex is not kind.is_complex:
+        made = see(memory, seen, wanted)
+    elif own is not kind:
+        made = memory.view(kind)
     meta = pattern.meta
-    there = memory if meta.dtype is memory.dtype else memory.view(meta.dtype)
-    made: Tensor = there.as_strided(meta.shape, meta.strides, meta.offset)
+    if made is memory or (own is not kind and not own.is_complex and not kind.is_complex):
+        made = made.as_strided(meta.shape, meta.strides, meta.offset)
     return made
 
 

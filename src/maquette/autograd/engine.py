@@ -627,6 +627,9 @@ def _first_grad(grad: Tensor, meta: TensorMeta, create_graph: bool, own_leaves: 
     # that has a history is copied, since its nodes and other leaves may share it.
     if good and not create_graph and held_only(grad, _OF_LEAF):
         plain = grad._ag is None and grad._base is None
+        if tls.st.include & WATCHED:  # modes see it taken, as in PyTorch
+            detached: Tensor = grad.detach()
+            return detached
         return grad if plain else grad._without_history()
     if meta.is_dense and grad.meta.shape == meta.shape:
         fresh = grad.new_empty_strided(meta.shape, meta.strides)

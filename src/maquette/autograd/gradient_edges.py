@@ -1,17 +1,19 @@
-"""Places in the backward graph without their tensors: edges, and hooks on several gradients."""
+"""Places in the backward graph: edges without their tensors, and the hooks at a tensor's edge."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from maquette.autograd.engine import current_run
-from maquette.autograd.hooks import RemovableHandle
-from maquette.autograd.node import Node, grad_edge, hooks_of
+from maquette.autograd.hooks import RemovableHandle, TensorHook
+from maquette.autograd.node import Edge, Node, grad_edge, hooks_of
 from maquette.core.dtype import dtype as DType
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape
+from maquette.tensor.history import refuse_deletion
 from maquette.tensor.keys import ADINPLACE
 from maquette.tensor.tensor import Tensor
 
@@ -148,3 +150,67 @@ class _AnyOf:
             first, self.last = self.last is not run, run
         if first:
             self.fn(grad)
+
+
+# --- at one tensor ------------------------------------------------------------------------------
+
+
+def renew_leaf(t: Tensor) -> None:
+    """Have graphs recorded so far no longer lead to a leaf: its memory is another's now."""
+    edge = _known_edge(t)
+    if edge is None or not t.is_leaf:
+        return
+    ag, hooks = t._autograd(), edge[0].hooks
+    ag.accumulator = None
+    if hooks is not None:  # they are the tensor's, and stay with it
+        made = grad_edge(t)
+        assert made is not None
+        made[0].hooks = hooks
+        ag.hooked = made[0]
+
+
+def _known_edge(t: Tensor) -> Edge | None:
+    """The edge of a tensor, without the making of an accumulator that is not there."""
+    ag = t._ag
+    if t.grad_fn is None and (ag is None or ag.accumulator is None or ag.accumulator() is None):
+        return None
+    return grad_edge(t)
+
+
+def _backward_hooks(self: Tensor) -> Mapping[int, TensorHook] | None:
+    """The hooks on the value that the tensor has now, by their handles' ids; None before the first.
+
+    Not to be changed; a dict of hooks, or None, may be assigned.
+    """
+    edge = _known_edge(self)
+    if edge is None or edge[0].hooks is None:
+        return None
+    hooks = edge[0].hooks.tensor.items()
+    return MappingProxyType({key: hook for key, (at, hook) in hooks if at == edge[1]})
+
+
+def _assign_hooks(self: Tensor, hooks: Mapping[int, TensorHook] | None) -> None:
+    edge = _known_edge(self)
+    if edge is not None and edge[0].hooks is not None:
+        there = edge[0].hooks.tensor
+        for key in [key for key, (at, _) in there.items() if at == edge[1]]:
+            del there[key]
+    for hook in (hooks or {}).values():
+        self.register_hook(hook)
+
+
+def _keep_hooks(self: Tensor) -> None:
+    refuse_deletion("_backward_hooks")
+
+
+def _post_accumulate_grad_hooks(self: Tensor) -> Mapping[int, Callable[..., object]] | None:
+    """What `register_post_accumulate_grad_hook` registered, by the handles' ids."""
+    hooks = None if self._ag is None else self._ag.post_accumulate_hooks
+    return None if hooks is None else MappingProxyType(hooks)
+
+
+for _name, _property in (
+    ("_backward_hooks", property(_backward_hooks, _assign_hooks, _keep_hooks)),
+    ("_post_accumulate_grad_hooks", property(_post_accumulate_grad_hooks)),
+):
+    setattr(Tensor, _name, _property)

@@ -284,6 +284,8 @@ class _Block:
         self.regions = _autocast_regions()
         self.saved: list[TensorMeta] = []
         self.again: dict[int, Tensor] = {}
+        self.run_again_in: int | None = None  # the engine's run that it last ran again in
+        self.fetched: set[int] = set()  # what that run has taken since
         self.contexts = how.context_fn()
         self.inputs: Any = None
         self.holder: Any = None
@@ -333,9 +335,19 @@ class _Block:
         return len(self.saved) - 1
 
     def _fetch(self, number: Any) -> Tensor:
+        run = current_run()
         if number not in self.again:
+            if run is not None and run.number == self.run_again_in and number in self.fetched:
+                raise CheckpointError(
+                    f"torch.utils.checkpoint: Unpack is being triggered for a tensor that was "
+                    f"already unpacked once ({self.saved[number]}). If you are calling "
+                    f"ctx.saved_tensors in backward, make sure to do so only once"
+                )
             self._run_again()
-        # Fetched once, as a rule: if it is wanted once more, the block runs once more.
+            self.run_again_in = None if run is None else run.number
+            self.fetched = set()
+        # Fetched once in a backward; another backward runs the block once more.
+        self.fetched.add(number)
         return self.again.pop(number)
 
     def _run_again(self) -> None:

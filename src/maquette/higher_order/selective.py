@@ -1,8 +1,9 @@
 """Selective checkpointing: which operators' results a checkpointed block keeps after all.
 
 A policy is asked at each operator of the first run. Its results are kept, or a mark that they are
-to be computed again; the second run takes them in the same order, operator by operator. Both runs
-are under a mode, as any user could write one.
+to be computed again; the second run takes them in the same order, operator by operator, and they
+are let go as it does, so that backward goes through such a block once. Both runs are under a mode,
+as any user could write one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from maquette.tensor.tensor import Tensor, alias
 
 _PASSED_BY = frozenset({"aten::detach", "prim::device", "aten::_is_zerotensor"})
 _AGAIN = object()
+_GONE = object()
 
 
 class CheckpointPolicy(enum.Enum):
@@ -63,7 +65,10 @@ def create_selective_checkpoint_contexts(
     """
     policy = _policy_of(policy_fn_or_list)
     kept: Kept = defaultdict(list)
-    return _Keeping(policy, kept), _Taking(kept, allow_cache_entry_mutation)
+    return (
+        _CachingTorchDispatchMode(policy, kept),
+        _CachedTorchDispatchMode(kept, allow_cache_entry_mutation),
+    )
 
 
 def _policy_of(given: Any) -> Policy:
@@ -90,30 +95,30 @@ class _Version:
     def __init__(self, value: Tensor, *, offload: bool) -> None:
         self.place = value.device
         # An alias: what is kept must hold no history, and be told of mutations.
-        self.value = alias(value).to("cpu") if offload else alias(value)
-        self.version = self.value._version
+        self.val = alias(value).to("cpu") if offload else alias(value)
+        self.version = self.val._version
 
     def taken(self, *, may_be_mutated: bool) -> Tensor:
-        if self.value._version != self.version and not may_be_mutated:
+        if self.val._version != self.version and not may_be_mutated:
             raise RuntimeError(
                 "Tensor cached during selective activation checkpoint has been mutated: it was "
-                f"{self.value.meta}. Do not mutate it, or pass allow_cache_entry_mutation=True"
+                f"{self.val.meta}. Do not mutate it, or pass allow_cache_entry_mutation=True"
             )
-        return alias(self.value).to(self.place)
+        return alias(self.val).to(self.place)
 
 
 Kept = defaultdict[Any, list[Any]]
 
 
-class _Keeping(TorchDispatchMode):
+class _CachingTorchDispatchMode(TorchDispatchMode):  # PyTorch's name
     """The first run: results that the policy wants are kept, by operator, in turn."""
 
     supports_higher_order_operators = True
 
-    def __init__(self, policy: Policy, kept: Kept) -> None:
+    def __init__(self, policy_fn: Policy, storage: Kept) -> None:
         super().__init__()
-        self.policy = policy
-        self.kept = kept
+        self.policy_fn = policy_fn
+        self.storage = storage
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -123,10 +128,10 @@ class _Keeping(TorchDispatchMode):
         if func.name() in _PASSED_BY:
             return result
         context = SelectiveCheckpointContext(is_recompute=False, op_output=result)
-        wanted = self.policy(context, func, *args, **kwargs)
+        wanted = self.policy_fn(context, func, *args, **kwargs)
         offload = wanted in _OFFLOADING
         keep = wanted is True or wanted in _SAVING or offload
-        self.kept[func].append(_kept(result, offload=offload) if keep else _AGAIN)
+        self.storage[func].append(_kept(result, offload=offload) if keep else _AGAIN)
         return result
 
 
@@ -134,18 +139,18 @@ def _kept(result: Any, *, offload: bool) -> Any:
     return tree_map_only(Tensor, lambda t: _Version(cast(Tensor, t), offload=offload), result)
 
 
-class _Taking(TorchDispatchMode):
-    """The second run: kept results are taken, the others computed."""
+class _CachedTorchDispatchMode(TorchDispatchMode):  # PyTorch's name
+    """The second run: kept results are taken, and let go here; the others are computed."""
 
     supports_higher_order_operators = True
 
-    def __init__(self, kept: Kept, may_be_mutated: bool) -> None:
+    def __init__(self, storage: Kept, allow_cache_entry_mutation: bool) -> None:
         super().__init__()
-        self.kept = kept
-        self.may_be_mutated = may_be_mutated
+        self.storage = storage
+        self.may_be_mutated = allow_cache_entry_mutation
         self.taken: defaultdict[Any, int] = defaultdict(int)
 
-    def __enter__(self) -> _Taking:
+    def __enter__(self) -> _CachedTorchDispatchMode:
         self.taken.clear()  # each run begins anew
         super().__enter__()
         return self
@@ -158,14 +163,22 @@ class _Taking(TorchDispatchMode):
             return func(*args, **kwargs)
         number = self.taken[func]
         self.taken[func] += 1
-        if number >= len(self.kept[func]):
+        held = self.storage[func]
+        if number >= len(held):
             raise RuntimeError(
                 f"{func} encountered during backward, but not found in storage: the block calls "
-                f"it more often when it runs again than the {len(self.kept[func])} times at first"
+                f"it more often when it runs again than the {len(held)} times at first"
             )
-        entry = self.kept[func][number]
+        entry = held[number]
         if entry is _AGAIN:
             return func(*args, **kwargs)
+        if entry is _GONE:
+            raise RuntimeError(
+                f"Trying to backward an extra time: the result of {func} that was kept for the "
+                f"block has been taken. You are only allowed to backward once on any region "
+                f"computed under selective activation checkpoint"
+            )
+        held[number] = _GONE
         may = self.may_be_mutated
         leaves, spec = tree_flatten(entry)
         return spec.unflatten(

@@ -205,6 +205,8 @@ class TensorHistory(TensorGeometry):
     def grad_fn(self) -> None:
         refuse_deletion("grad_fn")
 
+    _grad_fn = grad_fn  # PyTorch's other name for it
+
     @property
     def is_leaf(self) -> bool:
         """Whether no recorded operation made it."""

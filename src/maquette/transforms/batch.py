@@ -42,6 +42,15 @@ class VmapInterpreter(VmapLevel):
         return batched_call(op)(self, params)
 
 
+class OlderVmapInterpreter(VmapInterpreter):
+    """The level of PyTorch's older vmap, by which `gradcheck` and batched gradients are computed.
+
+    A `Function` runs under it operator by operator: it needs no rule, and may take its context.
+    """
+
+    __slots__ = ()
+
+
 def batched_call(op: OpOverload) -> Call:
     """How an operator runs at a level of vmap."""
     for key in _OWN_KERNELS:

@@ -23,9 +23,10 @@ from maquette.autograd.function import TRANSFORMED, Function
 from maquette.core.pytree import tree_flatten
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
-from maquette.transforms.batch import VmapInterpreter
+from maquette.transforms.batch import OlderVmapInterpreter, VmapInterpreter
 from maquette.transforms.dual_level import DualLevelInterpreter
 from maquette.transforms.forward_level import JvpInterpreter, tangent_at, write_tangent
+from maquette.transforms.inspection import enable_single_level_autograd_function
 from maquette.transforms.interpreter import Interpreter, pushed, top
 from maquette.transforms.pointwise import VmapInfo
 from maquette.transforms.reverse_level import GradInterpreter
@@ -42,6 +43,9 @@ def apply_transformed(cls: Cls, args: Args) -> Any:
     level = top()
     assert level is not None
     combined = cls.setup_context is Function.setup_context
+    if combined and isinstance(level, OlderVmapInterpreter):
+        with enable_single_level_autograd_function():
+            return cls.apply(*args)
     if combined and not isinstance(level, DualLevelInterpreter):
         raise RuntimeError(
             f"{cls.__name__}: In order to use an autograd.Function with functorch transforms "

@@ -99,7 +99,8 @@ def vmap_impl(
         return _chunked(
             func, flat_dims, flat_args, spec, size, out_dims, randomness, chunk_size, kwargs
         )
-    return _flat_vmap(func, size, flat_dims, flat_args, spec, out_dims, randomness, kwargs)
+    level = VmapInterpreter(size, randomness)
+    return flat_vmap(func, level, flat_dims, flat_args, spec, out_dims, kwargs)
 
 
 def _of_tensors(func: Function, dim: int, randomness: str, args: tuple[Tensor, ...]) -> Any:
@@ -133,17 +134,16 @@ def _of_tensors(func: Function, dim: int, randomness: str, args: tuple[Tensor, .
     return unwrap_outputs(result, 0, level, func)
 
 
-def _flat_vmap(
+def flat_vmap(
     func: Function,
-    size: int,
+    level: VmapInterpreter,
     flat_dims: Sequence[int | None],
     flat_args: Sequence[Any],
     spec: TreeSpec,
     out_dims: Dims,
-    randomness: str,
     kwargs: dict[str, Any],
 ) -> Any:
-    level = VmapInterpreter(size, randomness)
+    """A function of a batch at a level, its arguments and their dimensions given leaf by leaf."""
     with pushed(level):
         inner = [
             a if d is None else batched(revived(a), d, level) for a, d in zip(flat_args, flat_dims)
@@ -381,7 +381,15 @@ def _chunked(
             for a, d in zip(flat_args, flat_dims)
         ]
         results.append(
-            _flat_vmap(func, stop - start, flat_dims, part, spec, out_dims, randomness, kwargs)
+            flat_vmap(
+                func,
+                VmapInterpreter(stop - start, randomness),
+                flat_dims,
+                part,
+                spec,
+                out_dims,
+                kwargs,
+            )
         )
     if len(results) == 1:
         return results[0]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from maquette.aten.common.batching_forms import to_front
+from maquette.autograd.gradient_edges import renew_leaf
 from maquette.core.determinism import Determinism, left_unset
 from maquette.core.device_rules import any_elsewhere, check_one_device
 from maquette.core.dtype import dtype
@@ -63,7 +64,8 @@ def resize__shape(self: TensorMeta, size: Ints, memory_format: MemoryFormat | No
 def _refuse_grad(page: OperatorPage, words: str, *, leaves: bool = False) -> None:
     """Autograd does not follow a tensor whose sizes change.
 
-    leaves: one that requires grad may be changed under no_grad, as parameters by ``p.set_(t)``.
+    leaves: one that requires grad may be changed under no_grad, as parameters by ``p.set_(t)``;
+    graphs recorded before do not lead to it any more.
     """
     below = ~(K.AUTOGRAD | K.REQUIRES_GRAD)
 
@@ -74,6 +76,8 @@ def _refuse_grad(page: OperatorPage, words: str, *, leaves: bool = False) -> Non
                 let or not self.requires_grad,
                 lambda: f"{words}; detach() or clone() {self.meta} first",
             )
+            if let and self._ag is not None:
+                renew_leaf(self)
             return op.run(ks & below, (self, *rest))
 
         return kernel

@@ -14,6 +14,7 @@ from typing import Any
 from maquette.api import functions as mq
 from maquette.autograd import grad
 from maquette.tensor.tensor import Tensor
+from maquette.torch._vmap_internals import _vmap as vmap
 from maquette.torch.autograd.gradcheck_conventions import (
     GradcheckError,
     check_inputs,
@@ -24,7 +25,6 @@ from maquette.torch.autograd.gradcheck_conventions import (
 )
 from maquette.torch.autograd.sparse_gradcheck import of_values
 from maquette.torch.face.forwarding import forward
-from maquette.transforms import vmap
 from maquette.transforms.forward_ad import dual_level, make_dual, unpack_dual
 
 Function = Callable[..., Any]

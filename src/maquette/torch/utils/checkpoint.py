@@ -18,6 +18,8 @@ from maquette.higher_order.checkpoint import (
 from maquette.higher_order.selective import (
     CheckpointPolicy,
     SelectiveCheckpointContext,
+    _CachedTorchDispatchMode,
+    _CachingTorchDispatchMode,
     create_selective_checkpoint_contexts,
 )
 from maquette.tensor.tensor import Tensor
@@ -80,6 +82,8 @@ __all__ = [
     "check_backward_validity",
     "get_device_states",
     "set_device_states",
+    "_CachedTorchDispatchMode",
+    "_CachingTorchDispatchMode",
     "CheckpointError",
     "CheckpointFunction",
     "CheckpointPolicy",
