@@ -10,18 +10,25 @@ import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from maquette.api.overriding import (
+    handle_torch_function as handle_torch_function,
+)
+from maquette.api.overriding import (
+    has_torch_function as has_torch_function,
+)
+from maquette.api.overriding import (
+    has_torch_function_unary as has_torch_function_unary,
+)
+from maquette.api.overriding import (
+    has_torch_function_variadic as has_torch_function_variadic,
+)
 from maquette.dispatch.abstract import overrides_torch_function
 from maquette.dispatch.handlers import enable_reentrant_dispatch
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.packet import OpOverloadPacket
 from maquette.dispatch.torch_function import (
-    NO_OVERRIDE,
     TorchFunctionMode,
-    call_torch_function,
-    is_overridden,
-    overriding_classes,
     redispatch,
-    takes_hop,
 )
 from maquette.tensor.tensor import Tensor
 from maquette.torch.face.absences import Absent
@@ -39,38 +46,6 @@ def is_tensor_method_or_property(func: Callable[..., object]) -> bool:
     """Whether a function is a method of `Tensor`, or the getter of a property."""
     name = getattr(func, "__name__", "")
     return name == "__get__" or getattr(Tensor, name, None) is func
-
-
-def has_torch_function(relevant_args: Iterable[object]) -> bool:
-    """Whether a mode, or the class of an argument, is to be asked about a call."""
-    if not isinstance(relevant_args, Iterable):
-        raise TypeError(
-            f"has_torch_function expected a sequence of arguments, got {relevant_args!r}"
-        )
-    return not takes_hop() and is_overridden(tuple(relevant_args), {})
-
-
-def has_torch_function_unary(inp: object) -> bool:
-    """`has_torch_function` of one argument."""
-    return not takes_hop() and is_overridden((inp,), {})
-
-
-def handle_torch_function(
-    public_api: Callable[..., object],
-    relevant_args: Iterable[object],
-    *args: object,
-    **kwargs: object,
-) -> object:
-    """Offer a call to modes and to the arguments' classes.
-
-    Raises TypeError if each declines, or if there is none.
-    """
-    result = call_torch_function(
-        public_api, args, kwargs, overriding_classes(tuple(relevant_args), {})
-    )
-    if result is NO_OVERRIDE:
-        raise TypeError(f"no implementation found for {public_api}: no argument overrides it")
-    return result
 
 
 def wrap_torch_function(

@@ -5,6 +5,10 @@ Annotations here and in `nn.modules` are classes, not text (no ``from __future__
 annotations``): programs read them, and traced graphs write them, as they do PyTorch's.
 """
 
+from maquette.api.overriding import handle_torch_function as handle_torch_function
+from maquette.api.overriding import has_torch_function as has_torch_function
+from maquette.api.overriding import has_torch_function_unary as has_torch_function_unary
+from maquette.api.overriding import has_torch_function_variadic as has_torch_function_variadic
 from maquette.nn import grad
 from maquette.nn.functional.activation import (
     celu,
@@ -43,6 +47,21 @@ from maquette.nn.functional.activation import (
     tanhshrink,
     threshold,
     threshold_,
+)
+from maquette.nn.functional.attention import (
+    _canonical_mask as _canonical_mask,
+)
+from maquette.nn.functional.attention import (
+    _in_projection as _in_projection,
+)
+from maquette.nn.functional.attention import (
+    _in_projection_packed as _in_projection_packed,
+)
+from maquette.nn.functional.attention import (
+    _mha_shape_check as _mha_shape_check,
+)
+from maquette.nn.functional.attention import (
+    _none_or_dtype as _none_or_dtype,
 )
 from maquette.nn.functional.attention import (
     multi_head_attention_forward,

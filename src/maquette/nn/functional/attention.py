@@ -83,18 +83,18 @@ def multi_head_attention_forward(
 
     Raises AssertionError for shapes that do not fit, RuntimeError for a mask of a wrong shape.
     """
-    is_batched = _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
+    is_batched = _mha_shape_check(query, key, value, key_padding_mask, attn_mask, num_heads)
     if not is_batched:
         # Each as a batch of one, squeezed again at the end. Three views are three inputs to
-        # `_project_packed`, even of one tensor: so they are in PyTorch.
+        # `_in_projection_packed`, even of one tensor: so they are in PyTorch.
         query = query.unsqueeze(1)
         key = key.unsqueeze(1)
         value = value.unsqueeze(1)
         if key_padding_mask is not None:
             key_padding_mask = key_padding_mask.unsqueeze(0)
     tgt_len, bsz, embed_dim = query.shape
-    key_padding_mask = additive_mask(
-        key_padding_mask, "key_padding_mask", query.dtype, beside=attn_mask
+    key_padding_mask = _canonical_mask(
+        key_padding_mask, "key_padding_mask", _none_or_dtype(attn_mask), "attn_mask", query.dtype
     )
     attn_mask, is_causal = _effective_mask(
         attn_mask, key_padding_mask, query, need_weights, is_causal
@@ -206,17 +206,21 @@ def _project(
                 f"{value.shape[:2]}"
             ),
         )
-        return _project_separately((query, key, value), separate, bias)
+        w_q, w_k, w_v = (_given(w, name) for w, name in zip(separate, ("query", "key", "value")))
+        biases = (None, None, None) if bias is None else bias.chunk(3)
+        return _in_projection(query, key, value, w_q, w_k, w_v, *biases)
     _expect(
         key.shape == value.shape,
         lambda: f"key shape {key.shape} does not match value shape {value.shape}",
     )
     if packed is None:
         raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")
-    return _project_packed(query, key, value, packed, bias)
+    return _in_projection_packed(query, key, value, packed, bias)
 
 
-def _project_packed(q: Tensor, k: Tensor, v: Tensor, w: Tensor, b: Tensor | None) -> Triple:
+def _in_projection_packed(
+    q: Tensor, k: Tensor, v: Tensor, w: Tensor, b: Tensor | None = None
+) -> Triple:
     """Query, key and value by the three thirds of one weight, in as few products as can be."""
     width = q.shape[-1]
     if k is v and q is k:
@@ -235,29 +239,40 @@ def _project_packed(q: Tensor, k: Tensor, v: Tensor, w: Tensor, b: Tensor | None
     return linear(q, w_q, b_q), linear(k, w_k, b_k), linear(v, w_v, b_v)
 
 
+def _given(weight: Tensor | None, name: str) -> Tensor:
+    if weight is None:
+        raise AssertionError(f"use_separate_proj_weight is True but there is no {name} weight")
+    return weight
+
+
 def _unpacked(proj: Tensor, parts: int, width: int) -> Tensor:
     """(*, parts * width) to (parts, *, width), copied so that each part is contiguous."""
     return proj.unflatten(-1, (parts, width)).unsqueeze(0).transpose(0, -2).squeeze(-2).contiguous()
 
 
-def _project_separately(inputs: Triple, weights: Weights, bias: Tensor | None) -> Triple:
-    biases = (None, None, None) if bias is None else bias.chunk(3)
-    width = inputs[0].shape[-1]
-    projected = [
-        linear(input, _checked_weight(name, weight, (width, input.shape[-1])), b)
-        for name, input, weight, b in zip(("query", "key", "value"), inputs, weights, biases)
-    ]
-    return projected[0], projected[1], projected[2]
-
-
-def _checked_weight(name: str, weight: Tensor | None, expected: tuple[int, int]) -> Tensor:
-    if weight is None:
-        raise AssertionError(f"use_separate_proj_weight is True but there is no {name} weight")
-    _expect(
-        weight.shape == expected,
-        lambda: f"expecting {name} weights shape of {expected}, but got {weight.shape}",
-    )
-    return weight
+def _in_projection(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    w_q: Tensor,
+    w_k: Tensor,
+    w_v: Tensor,
+    b_q: Tensor | None = None,
+    b_k: Tensor | None = None,
+    b_v: Tensor | None = None,
+) -> Triple:
+    """Query, key and value by a weight each: (width, width of the input)."""
+    width = q.shape[-1]
+    for name, input, weight in (("query", q, w_q), ("key", k, w_k), ("value", v, w_v)):
+        if weight.shape != (width, input.shape[-1]):
+            raise AssertionError(
+                f"expecting {name} weights shape of {(width, input.shape[-1])}, but got "
+                f"{weight.shape}"
+            )
+    for name, bias in (("query", b_q), ("key", b_k), ("value", b_v)):
+        if bias is not None and bias.shape != (width,):
+            raise AssertionError(f"expecting {name} bias shape of {(width,)}, but got {bias.shape}")
+    return linear(q, w_q, b_q), linear(k, w_k, b_k), linear(v, w_v, b_v)
 
 
 def _split_heads(
@@ -287,30 +302,47 @@ def _effective_mask(
         )
     if is_causal and key_padding_mask is None and not need_weights:
         return None, True
-    mask = additive_mask(attn_mask, "attn_mask", query.dtype, beside=None)
+    mask = _canonical_mask(attn_mask, "attn_mask", None, "", query.dtype)
     return mask, is_causal and key_padding_mask is None
 
 
-def additive_mask(
-    mask: Tensor | None, name: str, dtype: dtypes.dtype, *, beside: Tensor | None
+def _canonical_mask(
+    mask: Tensor | None,
+    mask_name: str,
+    other_type: dtypes.dtype | None,
+    other_name: str,
+    target_type: dtypes.dtype,
+    check_other: bool = True,
 ) -> Tensor | None:
-    """A boolean mask as zeros and -inf of `dtype`; a floating one as it is."""
+    """A boolean mask as zeros and -inf of `target_type`; a floating one as it is.
+
+    Warns where `other_type`, that of the mask that goes along, is another, if `check_other`.
+    """
     if mask is None:
         return None
     is_float = mask.is_floating_point()
     _expect(
         is_float or mask.dtype == dtypes.bool,
-        lambda: f"only bool and floating types of {name} are supported; got {mask.dtype}",
+        lambda: f"only bool and floating types of {mask_name} are supported; got {mask.dtype}",
     )
-    if beside is not None and beside.dtype != mask.dtype:
+    if check_other and other_type is not None and other_type != mask.dtype:
         warnings.warn(
-            f"Support for mismatched {name} and attn_mask is deprecated. "
+            f"Support for mismatched {mask_name} and {other_name} is deprecated. "
             "Use same type for both instead.",
             stacklevel=3,
         )
     if is_float:
         return mask
-    return mq.zeros_like(mask, dtype=dtype).masked_fill_(mask, float("-inf"))
+    return mq.zeros_like(mask, dtype=target_type).masked_fill_(mask, float("-inf"))
+
+
+def _none_or_dtype(input: Tensor | None) -> dtypes.dtype | None:
+    """A tensor's dtype; None of None."""
+    if input is not None and not isinstance(input, Tensor):
+        raise RuntimeError(
+            f"_none_or_dtype takes a Tensor or None, and was given a {type(input).__name__}"
+        )
+    return None if input is None else input.dtype
 
 
 def _batched_mask(mask: Tensor, size: tuple[int, int], batch_heads: int) -> Tensor:
@@ -353,7 +385,7 @@ def _head_width(embed_dim: int, expected: int, num_heads: int) -> int:
     return head_dim
 
 
-def _check_shapes(
+def _mha_shape_check(
     query: Tensor,
     key: Tensor,
     value: Tensor,

@@ -31,7 +31,7 @@ def offer(names: dict[str, Any]) -> None:
             __package__
         ):
             continue
-        if function is offer:
+        if function is offer or name.startswith("_"):  # helpers are no calls of their own
             continue
         operator = find_function(name) if name in _OPERATORS else None
         if operator is not None:

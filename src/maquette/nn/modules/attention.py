@@ -4,7 +4,7 @@ from maquette.core.dtype import dtype as dtype_
 from maquette.nn import functional as F
 from maquette.nn import init
 from maquette.nn.base import Module
-from maquette.nn.functional.attention import additive_mask
+from maquette.nn.functional.attention import _canonical_mask, _none_or_dtype
 from maquette.nn.modules._construct import DeviceLike, add_parameter
 from maquette.nn.modules.linear import NonDynamicallyQuantizableLinear
 from maquette.nn.parameter import Parameter
@@ -131,10 +131,14 @@ class MultiheadAttention(Module):
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """(output, weights or None); shapes and masks as `multi_head_attention_forward` says."""
-        key_padding_mask = additive_mask(
-            key_padding_mask, "key_padding_mask", query.dtype, beside=attn_mask
+        key_padding_mask = _canonical_mask(
+            key_padding_mask,
+            "key_padding_mask",
+            _none_or_dtype(attn_mask),
+            "attn_mask",
+            query.dtype,
         )
-        attn_mask = additive_mask(attn_mask, "attn_mask", query.dtype, beside=None)
+        attn_mask = _canonical_mask(attn_mask, "attn_mask", None, "", query.dtype)
         swap = self.batch_first and query.dim() == 3
         if swap:
             query, key, value = _transposed(query, key, value)

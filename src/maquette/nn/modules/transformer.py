@@ -13,7 +13,7 @@ from maquette.core.dtype import dtype as dtype_
 from maquette.nn import functional as F
 from maquette.nn import init
 from maquette.nn.base import Module
-from maquette.nn.functional.attention import additive_mask
+from maquette.nn.functional.attention import _canonical_mask, _none_or_dtype
 from maquette.nn.modules._construct import DeviceLike
 from maquette.nn.modules.attention import MultiheadAttention
 from maquette.nn.modules.container import ModuleList
@@ -78,10 +78,14 @@ class TransformerEncoderLayer(Module):
         is_causal: bool = False,
     ) -> Tensor:
         """(length, batch, d_model), or batch first, to the same shape."""
-        padding = additive_mask(
-            src_key_padding_mask, "src_key_padding_mask", src.dtype, beside=src_mask
+        padding = _canonical_mask(
+            src_key_padding_mask,
+            "src_key_padding_mask",
+            _none_or_dtype(src_mask),
+            "src_mask",
+            src.dtype,
         )
-        mask = additive_mask(src_mask, "src_mask", src.dtype, beside=None)
+        mask = _canonical_mask(src_mask, "src_mask", None, "", src.dtype)
         x = src
         if self.norm_first:
             x = x + self._sa_block(self.norm1(x), mask, padding, is_causal)
@@ -236,10 +240,10 @@ class TransformerEncoder(Module):
 
         is_causal: whether `mask` is causal; None compares it with such a mask.
         """
-        padding = additive_mask(
-            src_key_padding_mask, "src_key_padding_mask", src.dtype, beside=mask
+        padding = _canonical_mask(
+            src_key_padding_mask, "src_key_padding_mask", _none_or_dtype(mask), "mask", src.dtype
         )
-        mask = additive_mask(mask, "mask", src.dtype, beside=None)
+        mask = _canonical_mask(mask, "mask", None, "", src.dtype)
         causal = _is_causal(mask, is_causal, _length(src, self.layers))
         output = src
         for layer in self.layers:
