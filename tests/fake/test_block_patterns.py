@@ -118,7 +118,7 @@ def renamed(layer: Layer) -> None:
 
 
 def no_leaf(layer: Layer) -> None:
-    vars(layer.first)["weight"] = layer.first.weight * 1
+    layer.first._mq_attributes["weight"] = layer.first.weight * 1
 
 
 def by_cos(self: Layer, x: Tensor) -> Tensor:
@@ -136,9 +136,9 @@ CHANGES: dict[str, Callable[[Any], object]] = {
     "training of a child": lambda layer: layer.act.eval(),
     "another child": lambda layer: setattr(layer, "act", nn.Tanh()),
     "one child twice": lambda layer: setattr(layer, "other", layer.act),
-    "order of attributes": lambda layer: swapped(vars(layer)),
-    "order of buffers": lambda layer: swapped(vars(layer)["_mq_buffer_names"]),
-    "names of buffers": lambda layer: vars(layer)["_mq_buffer_names"].pop("more"),
+    "order of attributes": lambda layer: swapped(layer._mq_attributes),
+    "order of buffers": lambda layer: swapped(layer._mq_attributes["_mq_buffer_names"]),
+    "names of buffers": lambda layer: layer._mq_attributes["_mq_buffer_names"].pop("more"),
     "name of an attribute": renamed,
     "attribute of an object": lambda layer: setattr(layer.options, "scale", 3),
     "equal attribute of another class": lambda layer: setattr(layer.options, "scale", 2.0),

@@ -36,7 +36,7 @@ def test_a_member_is_an_instance_attribute_with_one_owner():
     module = Pair()
     module._parameters["scale"] = new = nn.Parameter(mq.zeros(3))
     assert module.scale is new
-    assert vars(module)["scale"] is new
+    assert module._mq_attributes["scale"] is new
     del module._buffers["mean"]
     assert not hasattr(module, "mean")
 

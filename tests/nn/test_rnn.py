@@ -225,3 +225,14 @@ def test_an_input_of_another_dtype_is_refused_but_in_autocast():
         model(x)
     with autocast("cpu"):
         assert model(x)[0].shape == (2, 1, 4)
+
+
+def test_flat_weights_may_be_others_than_the_attributes():
+    lstm = nn.LSTM(2, 3)
+    wanted = lstm(mq.ones(1, 2))[0] * 0
+    lstm._flat_weights = [w * 0 for w in lstm._flat_weights]
+    assert lstm(mq.ones(1, 2))[0].equal(wanted)
+    assert len(list(lstm.parameters())) == 4
+    lstm.weight_ih_l0 = nn.Parameter(mq.ones(12, 2))
+    assert lstm._flat_weights[0] is lstm.weight_ih_l0
+    assert lstm.float()._flat_weights[1] is lstm.weight_hh_l0

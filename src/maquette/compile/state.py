@@ -108,7 +108,7 @@ class State:
         CompileError where the program sets an optimizer's option, which no output tells.
         """
         mine = self.tensors()
-        members = [(m, dict(vars(m))) for m in self.modules]
+        members = [(m, dict(m._mq_attributes)) for m in self.modules]
         states = [o.state for o in self.optimizers]
         options = [[dict(g) for g in o.param_groups] for o in self.optimizers]
         given: list[dict[str, Any]] = []
@@ -143,7 +143,7 @@ class State:
 
 def _forget_traced(module: Module, before: dict[str, Any]) -> None:
     """Take from a module's attributes what a trace has put there, which is no tensor outside."""
-    members = vars(module)
+    members = module._mq_attributes
     for name, value in list(members.items()):
         if isinstance(value, list):
             value[:] = [v for v in value if not isinstance(v, FunctionalTensor)]

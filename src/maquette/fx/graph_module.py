@@ -166,19 +166,19 @@ class GraphModule(Module):
             raise RuntimeError("Unsupported type " + str(root) + " passed for root!")
         local = "<locals>" in getattr(graph._tracer_cls, "__qualname__", "")
         # Straight into the dict: `Module.__setattr__` looks for members first, 2 us each.
-        self.__dict__ |= {
-            "meta": {},
-            "_tracer_cls": None if local else graph._tracer_cls,  # else it could not be pickled
-            "_tracer_extras": graph._tracer_extras,
-        }
+        self._mq_attributes.update(
+            meta={},
+            _tracer_cls=None if local else graph._tracer_cls,  # else it could not be pickled
+            _tracer_extras=graph._tracer_extras,
+        )
         object.__setattr__(self, "graph", graph)
         # A tracer's root is mostly an empty module, which would look for it at length.
-        if isinstance(root, Module) and ("meta" in vars(root) or type(root) is not Module):
+        if isinstance(root, Module) and ("meta" in root._mq_attributes or type(root) is not Module):
             self.meta.update(getattr(root, "meta", {}))
 
     def _take_from_module(self, root: Module, graph: Graph) -> None:
         if hasattr(root, "training"):
-            self.__dict__["training"] = root.training
+            self._mq_attributes["training"] = root.training
         for node in graph.nodes:
             if node.op in ("get_attr", "call_module"):
                 assert isinstance(node.target, str)
@@ -208,7 +208,7 @@ class GraphModule(Module):
     @graph.setter
     def graph(self, g: Graph) -> None:
         assert isinstance(g, Graph), f"Expected a Graph instance, but got {type(g)}"
-        self.__dict__["_graph"] = g
+        self._mq_attributes["_graph"] = g
         g.owning_module = self
         self._write_later()
 
@@ -216,7 +216,7 @@ class GraphModule(Module):
         """Have the code written when it is first asked for; many graphs are never run."""
         cls: Any = type(self)
         for name in ("_code", "_lineno_map", "_prologue_start"):
-            self.__dict__.pop(name, None)
+            self._mq_attributes.pop(name, None)
         self._set_specs()
         cls.forward = _LateForward(self)
         cls.__call__ = _calling(cls)
@@ -228,9 +228,9 @@ class GraphModule(Module):
             self._out_spec = codegen.pytree_info.out_spec
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("_code", "_lineno_map", "_prologue_start") and "_graph" in self.__dict__:
+        if name in ("_code", "_lineno_map", "_prologue_start") and "_graph" in self._mq_attributes:
             self.recompile()
-            return self.__dict__[name]
+            return self._mq_attributes[name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     @compatibility(is_backward_compatible=True)
@@ -350,8 +350,8 @@ class GraphModule(Module):
     def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
         made = type(self).__new__(type(self))
         memo[id(self)] = made
-        state = {k: v for k, v in vars(self).items() if k != "_graph"}
-        made.__dict__.update(copy.deepcopy(state, memo))
+        state = {k: v for k, v in self._mq_attributes.items() if k != "_graph"}
+        made._mq_attributes.update(copy.deepcopy(state, memo))
         made.__class__.__name__ = self._get_name()
         made.graph = copy.deepcopy(self._graph, memo)
         for hook in self._graph._deepcopy_hooks:
@@ -359,7 +359,7 @@ class GraphModule(Module):
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = {k: v for k, v in vars(self).items() if k not in _NOT_PICKLED}
+        state = {k: v for k, v in self._mq_attributes.items() if k not in _NOT_PICKLED}
         base = next(
             c
             for c in type(self).__mro__
@@ -369,7 +369,7 @@ class GraphModule(Module):
 
     def _replicate_for_data_parallel(self) -> GraphModule:
         made = type(self).__new__(type(self))
-        made.__dict__.update(self.__dict__)
+        made._mq_attributes.update(self._mq_attributes)
         made._is_replica = True
         cls: Any = type(made)
         cls.forward, cls.__name__ = type(self).forward, self._get_name()

@@ -282,10 +282,10 @@ class FakeInputs:
         """``model`` with fake parameters and buffers for the block; its own afterwards."""
         kept = [(module, table, dict(table)) for module, table in _tables(model)]
         try:
-            for module, table in _tables(model):
+            for _module, table in _tables(model):
                 for name, t in list(table.items()):
                     if t is not None:
-                        replace(module, table, name, self.tensor(t))
+                        table[name] = self.tensor(t)
             yield
         finally:
             _restore(kept)
@@ -299,14 +299,7 @@ def _tables(model: Module) -> Iterator[tuple[Module, Table]]:
 
 
 def _restore(kept: Sequence[tuple[Module, Table, Mapping[str, Tensor | None]]]) -> None:
-    for module, table, originals in kept:
+    for _module, table, originals in kept:
         for name, t in originals.items():
             if table.get(name) is not t and t is not None:
-                replace(module, table, name, t)
-
-
-def replace(module: Module, table: Table, name: str, t: Tensor) -> None:
-    """Put ``t`` in the place of a parameter or buffer, in the table and wherever it is mirrored."""
-    table[name] = t
-    if name in module.__dict__:
-        module.__dict__[name] = t
+                table[name] = t

@@ -112,7 +112,7 @@ def _held_by(value: object) -> list[object]:
     if isinstance(value, FunctionType):  # not its globals
         cells = [cell.cell_contents for cell in value.__closure__ or () if _filled(cell)]
         return [*cells, *(value.__defaults__ or ())]
-    if hasattr(value, "_mq_module_names"):
+    if hasattr(value.__class__, "_mq_attributes"):
         return []
     return gc.get_referents(value)
 

@@ -11,19 +11,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from types import MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from maquette.core.meta import TensorMeta
 from maquette.core.size import Size
-from maquette.fake.replay.values import BY_IDENTITY, PLAIN, Reader, treatment
+from maquette.fake.replay.values import BY_IDENTITY, PLAIN, Reader, is_module, treatment
 from maquette.fake.tensor import FakeTensor
 
 if TYPE_CHECKING:
     from maquette.fake.mode import FakeTensorMode
 
 _SEQUENCES = (tuple, list, Size)
+_MODULE = attrgetter("_mq_attributes")
+_OBJECT = attrgetter("__dict__")
 _Place = tuple[int, int]
 """Which of the things that were opened, and which of its values."""
 
@@ -31,13 +33,14 @@ _Place = tuple[int, int]
 class _Step(NamedTuple):
     """Something to open: what stands at a place, and what its values must be like.
 
-    names: of attributes or items, None of a sequence. types: of the values. take, expected: those
-    that must be equal. ordered: the values that are dicts whose order counts, and their names.
+    opener: gives an object's attributes, None of a container. names: of attributes or items, None
+    of a sequence. types: of the values. take, expected: those that must be equal. ordered: the
+    values that are dicts whose order counts, and their names.
     """
 
     up: int
     at: int
-    is_object: bool
+    opener: Callable[[Any], dict[str, Any]] | None
     names: list[str] | None
     types: list[type]
     take: Callable[[list[Any]], object] | None
@@ -88,14 +91,14 @@ class Pattern:
         """
         held: list[list[Any]] = [[args, kwargs, module]]
         objects: list[object] = []
-        for up, at, is_object, names, types, take, expected, ordered in self._steps:
+        for up, at, opener, names, types, take, expected, ordered in self._steps:
             value = held[up][at]
             if names is None:
                 values = [*value]
             else:
-                if is_object:
+                if opener is not None:
                     objects.append(value)
-                    value = value.__dict__
+                    value = opener(value)
                 if [*value] != names:
                     return None
                 values = [*value.values()]
@@ -208,26 +211,26 @@ class _Making:
     def _open(self, up: int, at: int, value: Any, *, of_call: bool) -> None:
         kind = value.__class__
         names: list[str] | None = None
-        is_object = False
+        opener: Callable[[Any], dict[str, Any]] | None = None
         if kind in _SEQUENCES:
             values = [*value]
         else:
             if kind is not dict:
-                is_object = True
                 self.objects[id(value)] = len(self.objects)
                 self.forwards[kind] = getattr(kind, "forward", None)
-                value = value.__dict__
+                opener = _MODULE if is_module(value) else _OBJECT
+                value = opener(value)
             names, values = [*value], [*value.values()]
         if any(type(v) is not v.__class__ for v in values):
             raise _Unknown
         if names is not None and any(type(name) is not str for name in names):
             raise _Unknown
         number = len(self.steps) + 1
-        fixed, ordered, rest = self._sorted(number, names if is_object else None, values)
+        fixed, ordered, rest = self._sorted(number, None if opener is None else names, values)
         take = itemgetter(*fixed) if fixed else None
         expected = None if take is None else take([_kept(v) for v in values])
         types = [*map(type, values)]
-        self.steps.append(_Step(up, at, is_object, names, types, take, expected, ordered))
+        self.steps.append(_Step(up, at, opener, names, types, take, expected, ordered))
         for i in rest:
             self._value(number, i, values[i], of_call=of_call)
 

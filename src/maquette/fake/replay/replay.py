@@ -342,7 +342,7 @@ class BlockReplay:
 
 
 def _children(module: Any) -> list[Any]:
-    attributes = vars(module)
+    attributes = module._mq_attributes
     return [attributes[n] for n in attributes["_mq_module_names"] if attributes[n] is not None]
 
 
@@ -355,7 +355,7 @@ def _kinds_below(
         return known
     kind_of[id(module)] = -1  # of a module within itself
     parts: list[object] = [module.__class__]
-    for name, value in vars(module).items():
+    for name, value in module._mq_attributes.items():
         if isinstance(value, Tensor):
             parts += (name, value.meta)
         elif value.__class__ in PLAIN:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from maquette.fake.replay.values import BY_IDENTITY, PLAIN, Unreadable
+from maquette.fake.replay.values import BY_IDENTITY, PLAIN, Unreadable, is_module
 from maquette.tensor.tensor import Tensor
 
 Call = tuple[Any, Any, Any, Sequence[object]]
@@ -78,7 +78,7 @@ def stripped(value: Any, index: dict[int, int], modules: list[object]) -> Any:
             return _Slot(index[id(value)])
         if value.__class__ in PLAIN or isinstance(value, BY_IDENTITY):
             return value
-        if "_mq_module_names" in getattr(value, "__dict__", ()):
+        if is_module(value):
             modules.append(value)
             return _Slot(-len(modules))
         raise Unreadable(f"an argument of class {type(value).__name__}")

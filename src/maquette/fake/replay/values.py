@@ -163,9 +163,14 @@ class Reader:
             raise Unreadable("too many values")
 
 
+def is_module(value: object) -> bool:
+    """Whether it is a module, which has its attributes by a name of their own."""
+    return hasattr(value.__class__, "_mq_attributes")
+
+
 def _attributes(value: object) -> dict[str, Any]:
     try:
-        return value.__dict__
+        return value._mq_attributes if is_module(value) else value.__dict__  # type: ignore[attr-defined]  # a module's own
     except AttributeError:
         raise Unreadable(f"an object of class {type(value).__name__}") from None
 
@@ -200,7 +205,7 @@ def treatment(name: str, value: object) -> str:
         return "tables"
     if value.__class__ is FakeTensor:
         return "tensors"
-    return "objects" if "_mq_module_names" in getattr(value, "__dict__", ()) else "others"
+    return "objects" if is_module(value) else "others"
 
 
 def _getter(places: list[int]) -> Callable[[list[object]], tuple[object, ...]]:

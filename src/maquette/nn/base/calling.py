@@ -119,13 +119,36 @@ class Calling(Members):
     @property
     def _forward_hooks_with_kwargs(self) -> dict[int, bool]:
         table = self._mq_hook_table()
-        return dict.fromkeys((i for i in table.forward if i in table.with_kwargs), True)
+        return table.flagged(table.forward)
+
+    @_forward_hooks_with_kwargs.setter
+    def _forward_hooks_with_kwargs(self, ids: dict[int, bool]) -> None:
+        self._mq_show("_forward_hooks_with_kwargs", ids)
 
     @property
     def _forward_pre_hooks_with_kwargs(self) -> dict[int, bool]:
         table = self._mq_hook_table()
-        return dict.fromkeys((i for i in table.forward_pre if i in table.with_kwargs), True)
+        return table.flagged(table.forward_pre)
+
+    @_forward_pre_hooks_with_kwargs.setter
+    def _forward_pre_hooks_with_kwargs(self, ids: dict[int, bool]) -> None:
+        self._mq_show("_forward_pre_hooks_with_kwargs", ids)
 
     @property
     def _forward_hooks_always_called(self) -> dict[int, bool]:
         return dict.fromkeys(self._mq_hook_table().always_called, True)
+
+    @_forward_hooks_always_called.setter
+    def _forward_hooks_always_called(self, ids: dict[int, bool]) -> None:
+        self._mq_show("_forward_hooks_always_called", ids)
+
+    @property
+    def _is_full_backward_hook(self) -> bool | None:
+        table = self._mq_hooks
+        if table is None or not (table.backward or table.backward_old):
+            return None
+        return bool(table.backward)
+
+    @_is_full_backward_hook.setter
+    def _is_full_backward_hook(self, full: bool | None) -> None:
+        """Nothing: the hooks tell."""

@@ -43,10 +43,10 @@ class Conversion(Traversal):
                 child._apply(fn)
         for name, parameter in self._mq_own(PARAMETERS):
             if parameter is not None:
-                self.__dict__[name] = self._mq_converted(name, parameter, fn)
+                self._mq_attributes[name] = self._mq_converted(name, parameter, fn)
         for name, buffer in self._mq_own(BUFFERS):
             if buffer is not None:
-                self.__dict__[name] = fn(buffer)
+                self._mq_attributes[name] = fn(buffer)
         return self
 
     def _mq_converted(self, name: str, parameter: Parameter, fn: Convert) -> Parameter:

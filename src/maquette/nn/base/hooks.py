@@ -56,6 +56,10 @@ class HookTable:
             self.always_called.add(handle.id)
         return handle
 
+    def flagged(self, hooks: Hooks) -> dict[int, bool]:
+        """Those of some hooks that take the keyword arguments, in PyTorch's form."""
+        return dict.fromkeys((i for i in hooks if i in self.with_kwargs), True)
+
     def dicts(self) -> tuple[Hooks, ...]:
         """All kinds."""
         every = (self.forward_pre, self.forward, self.backward_pre, self.backward)
@@ -242,6 +246,12 @@ class HookDict:
 
     def __get__(self, module: Any, owner: type | None = None) -> Any:
         return self if module is None else getattr(getattr(module, self.table)(), self.kind)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __set__(self, module: Any, hooks: Hooks) -> None:
+        module._mq_show(self.name, hooks)
 
     def __delete__(self, module: Any) -> None:
         self.__get__(module).clear()

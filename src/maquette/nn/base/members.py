@@ -8,7 +8,7 @@ That gain needs the absence of `__getattr__` too: with one, CPython does not spe
 (20 ns). `python -m timeit -s "from maquette import nn; m = nn.Linear(1, 1)" m.weight` shows it.
 
 `_parameters`, `_buffers` and `_modules` are views that write through to both, for programs that
-reach for PyTorch's dicts.
+reach for PyTorch's dicts; `vars(module)` shows them in the place of the members (`attributes.py`).
 
 Programs derive from modules and optimizers, and give their own members whatever private names
 PyTorch leaves free (`_hooks`, `_run`). What only maquette's classes have begins with `_mq_`.
@@ -16,11 +16,11 @@ PyTorch leaves free (`_hooks`, `_run`). What only maquette's classes have begins
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import ItemsView, Iterator, KeysView, MutableMapping, ValuesView
 from types import CodeType, FunctionType
 from typing import Any, Generic, TypeVar
 
+from maquette.nn.base.attributes import Attributes, read_attribute
 from maquette.nn.base.hooks import registered, registration_hooks
 from maquette.nn.parameter import Parameter
 from maquette.tensor import Tensor
@@ -91,24 +91,7 @@ class MemberView(MutableMapping[str, T], Generic[T]):
     def __repr__(self) -> str:
         return repr(self.copy())
 
-
-class _ShownView(MemberView[Any]):
-    """A view that stands among the attributes of its own module, and does not keep it alive."""
-
-    __slots__ = ("_module",)
-
-    def __init__(self, module: Members, kind: str) -> None:
-        self._module = weakref.ref(module)
-        self._kind = kind
-
-    @property
-    def _attributes(self) -> dict[str, Any]:  # type: ignore[override]  # a slot of the base
-        module = self._module()
-        if module is None:
-            raise ReferenceError(f"the module whose {DICTS[self._kind]} are read is gone")
-        return module.__dict__
-
-    def __reduce__(self) -> tuple[type, tuple[dict[str, Any]]]:
+    def __reduce__(self) -> tuple[type, tuple[dict[str, T]]]:
         return dict, (self.copy(),)
 
 
@@ -130,7 +113,7 @@ class MemberLookup:
     __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
-        attributes = object.__getattribute__(self, "__dict__")
+        attributes = object.__getattribute__(self, "_mq_attributes")
         for kind in _KINDS:
             if name in attributes.get(kind, ()):
                 return attributes[name]
@@ -139,11 +122,11 @@ class MemberLookup:
 
 def _ask_for_members(self: object, name: str) -> Any:
     """The ``__getattribute__`` of classes whose own `__getattr__` is to be asked for members."""
-    attributes = object.__getattribute__(self, "__dict__")
+    attributes = object.__getattribute__(self, "_mq_attributes")
     for kind in _KINDS:
         if name in attributes.get(kind, ()):
             return type(self).__getattr__(self, name)  # type: ignore[attr-defined]  # has one
-    return object.__getattribute__(self, name)
+    return read_attribute(self, name)
 
 
 def _codes(cls: type) -> Iterator[CodeType]:
@@ -158,18 +141,6 @@ def _codes(cls: type) -> Iterator[CodeType]:
 def _names_lookup(cls: type) -> bool:
     """Whether a method of the class calls ``__getattr__`` by its name."""
     return any("__getattr__" in code.co_names for code in _codes(cls))
-
-
-def _reads_dicts(cls: type) -> bool:
-    """Whether a method of the class looks for PyTorch's dicts among the attributes."""
-    return any(
-        "__dict__" in code.co_names and not set(DICTS.values()).isdisjoint(_strings(code))
-        for code in _codes(cls)
-    )
-
-
-def _strings(code: CodeType) -> Iterator[str]:
-    return (constant for constant in code.co_consts if isinstance(constant, str))
 
 
 def _unbind_functions(cls: type) -> None:
@@ -188,34 +159,30 @@ def _unbind_functions(cls: type) -> None:
                 setattr(cls, name, staticmethod(member))
 
 
-class Members:
+class Members(Attributes):
     """The base of `Module` that knows which attributes are members.
 
     Classes with a `__getattr__` of their own were written for members that only it finds: there
-    members are asked of it, and ``super().__getattr__`` is there. Classes whose methods read
-    ``self.__dict__["_modules"]`` and its like find views there.
+    members are asked of it, and ``super().__getattr__`` is there.
     """
 
     training: bool
-    _mq_shows_dicts = False
     _mq_asks_for_members = True
     """False in a class whose own `__getattr__` is for other names only."""
     call_super_init = False
     """Whether `__init__` goes on to the next class of a cooperative inheritance."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
         _unbind_functions(cls)
+        super().__init_subclass__(**kwargs)
         own = cls._mq_asks_for_members and any(
             "__getattr__" in vars(c) for c in cls.__mro__ if c is not MemberLookup
         )
-        if own and cls.__getattribute__ is object.__getattribute__:
+        if own and cls.__getattribute__ in (object.__getattribute__, read_attribute):
             cls.__getattribute__ = _ask_for_members  # type: ignore[method-assign]
         if (own or _names_lookup(cls)) and not issubclass(cls, MemberLookup):
             # Not a base of every module: with a `__getattr__` attributes are read much slower.
             cls.__bases__ = (*cls.__bases__, MemberLookup)
-        if _reads_dicts(cls):
-            cls._mq_shows_dicts = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init:
@@ -229,24 +196,23 @@ class Members:
                     f"{type(self).__name__}.__init__() takes 1 positional argument but "
                     f"{len(args) + 1} were given"
                 )
-        attributes = self.__dict__
+        attributes = self._mq_attributes
         attributes["training"] = True
         for kind in _KINDS:
             attributes[kind] = {}
-        if self._mq_shows_dicts:
-            self._mq_show_dicts()
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 
-    def _mq_show_dicts(self) -> None:
-        self.__dict__.update((name, _ShownView(self, kind)) for kind, name in DICTS.items())
+    def __dir__(self) -> list[str]:
+        names = {*dir(type(self)), *self._mq_attributes}
+        return sorted(name for name in names if not name[0].isdigit())
 
     def _mq_kind_of(self, name: str) -> str | None:
-        attributes = self.__dict__
+        attributes = self._mq_attributes
         return next((kind for kind in _KINDS if name in attributes.get(kind, ())), None)
 
     def _mq_check_initialized(self, what: str) -> None:
-        if PARAMETERS not in self.__dict__:
+        if PARAMETERS not in self._mq_attributes:
             raise AttributeError(
                 f"cannot assign {what} before Module.__init__() call: call super().__init__() "
                 f"first in {type(self).__name__}.__init__."
@@ -255,12 +221,12 @@ class Members:
     def _mq_make_free(self, name: str) -> None:
         """Forget what `name` was, so that it can be registered anew."""
         for kind in _KINDS:
-            self.__dict__[kind].pop(name, None)
-        self.__dict__.pop(name, None)
+            self._mq_attributes[kind].pop(name, None)
+        self._mq_attributes.pop(name, None)
 
     def _mq_refuse_kind(self, name: str, value: object, *kinds: str) -> None:
         for kind in kinds:
-            if name in self.__dict__[kind]:
+            if name in self._mq_attributes[kind]:
                 self._mq_raise_wrong_kind(name, value, kind)
 
     def _mq_replace(self, name: str, value: object) -> None:
@@ -268,7 +234,7 @@ class Members:
         kind = self._mq_kind_of(name)
         if value is not None and not (kind == BUFFERS and isinstance(value, Tensor)):
             self._mq_raise_wrong_kind(name, value, kind)
-        self.__dict__[name] = value
+        self._mq_attributes[name] = value
 
     def _mq_raise_wrong_kind(self, name: str, value: object, kind: str | None) -> None:
         what, wanted = {
@@ -295,7 +261,7 @@ class Members:
             _check_parameter(name, param)
         if registration_hooks["parameter"]:
             param = registered("parameter", self, name, param)
-        store_member(self.__dict__, PARAMETERS, name, param)
+        store_member(self._mq_attributes, PARAMETERS, name, param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Make `tensor` a buffer: moved with the module, but not trained.
@@ -311,8 +277,8 @@ class Members:
             )
         if registration_hooks["buffer"]:
             tensor = registered("buffer", self, name, tensor)
-        store_member(self.__dict__, BUFFERS, name, tensor)
-        self.__dict__[BUFFERS][name] = persistent
+        store_member(self._mq_attributes, BUFFERS, name, tensor)
+        self._mq_attributes[BUFFERS][name] = persistent
 
     def add_module(self, name: str, module: Members | None) -> None:
         """Make `module` a child of this one, readable as the attribute `name`.
@@ -325,7 +291,7 @@ class Members:
         self._mq_check_name("module", name, MODULES)
         if registration_hooks["module"]:
             module = registered("module", self, name, module)
-        store_member(self.__dict__, MODULES, name, module)
+        store_member(self._mq_attributes, MODULES, name, module)
 
     def register_module(self, name: str, module: Members | None) -> None:
         """`add_module` by its other name."""
@@ -338,14 +304,14 @@ class Members:
             raise KeyError(f'{what} name can\'t contain ".", got: {name}')
         if name == "":
             raise KeyError(f'{what} name can\'t be empty string ""')
-        if name not in self.__dict__[kind] and hasattr(self, name):
+        if name not in self._mq_attributes[kind] and hasattr(self, name):
             raise KeyError(f"attribute '{name}' already exists")
 
     # --- PyTorch's dicts -------------------------------------------------------------
 
     @property
     def _parameters(self) -> MemberView[Parameter | None]:
-        return MemberView(self.__dict__, PARAMETERS)
+        return MemberView(self._mq_attributes, PARAMETERS)
 
     @_parameters.setter
     def _parameters(self, members: MutableMapping[str, Parameter | None]) -> None:
@@ -353,7 +319,7 @@ class Members:
 
     @property
     def _buffers(self) -> MemberView[Tensor | None]:
-        return MemberView(self.__dict__, BUFFERS)
+        return MemberView(self._mq_attributes, BUFFERS)
 
     @_buffers.setter
     def _buffers(self, members: MutableMapping[str, Tensor | None]) -> None:
@@ -361,7 +327,7 @@ class Members:
 
     @property
     def _modules(self) -> MemberView[Any]:
-        return MemberView(self.__dict__, MODULES)
+        return MemberView(self._mq_attributes, MODULES)
 
     @_modules.setter
     def _modules(self, members: MutableMapping[str, Any]) -> None:
@@ -369,22 +335,28 @@ class Members:
 
     @property
     def _non_persistent_buffers_set(self) -> set[str]:
-        names: dict[str, bool] = self.__dict__[BUFFERS]
+        names: dict[str, bool] = self._mq_attributes[BUFFERS]
         return {name for name, persistent in names.items() if not persistent}
+
+    @_non_persistent_buffers_set.setter
+    def _non_persistent_buffers_set(self, names: set[str]) -> None:
+        self._mq_show("_non_persistent_buffers_set", names)
 
     @_non_persistent_buffers_set.deleter
     def _non_persistent_buffers_set(self) -> None:
-        names: dict[str, bool] = self.__dict__[BUFFERS]
+        names: dict[str, bool] = self._mq_attributes[BUFFERS]
         names.update(dict.fromkeys(names, True))
 
     def _mq_replace_all(self, kind: str, members: MutableMapping[str, T]) -> None:
         new = dict(members)
-        attributes = self.__dict__
-        for name in attributes[kind]:
+        attributes = self._mq_attributes
+        before = attributes[kind]
+        for name in before:
             attributes.pop(name, None)
         attributes[kind] = {}
         for name, value in new.items():
             store_member(attributes, kind, name, value)
+            attributes[kind][name] = before.get(name, attributes[kind][name])
 
 
 def _check_parameter(name: str, param: object) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, cast
 
+from maquette.nn.base.attributes import replace_shown
 from maquette.nn.base.conversion import Conversion
 from maquette.nn.base.hooks import registered, registration_hooks
 from maquette.nn.base.members import BUFFERS, MODULES, PARAMETERS, Members, store_member
@@ -24,7 +25,7 @@ class Module(Pickling, Conversion):
 
     A subclass calls `super().__init__()`, assigns parameters and modules to attributes, and
     defines `forward`. PyTorch's interface; different: members are instance attributes (see
-    `members.py`), so that `vars(module)` shows them, and there is no `__getattr__`.
+    `members.py`), so that `module._mq_attributes` shows them, and there is no `__getattr__`.
     """
 
     T_destination = T_destination
@@ -32,7 +33,7 @@ class Module(Pickling, Conversion):
 
     # Here and in no base: a program's ``super(Module, self).__setattr__`` sets a plain attribute.
     def __setattr__(self, name: str, value: Any) -> None:
-        attributes = self.__dict__
+        attributes = self._mq_attributes
         if isinstance(value, Parameter):
             self._mq_check_initialized("parameters")
             if name not in attributes[PARAMETERS]:
@@ -53,13 +54,15 @@ class Module(Pickling, Conversion):
             self.register_buffer(name, tensor, vars(value)["persistent"])
         elif PARAMETERS in attributes and self._mq_kind_of(name) is not None:
             self._mq_replace(name, value)
+        elif name == "__dict__":  # a class derived from `ABC` first has another than ours
+            replace_shown(self, value)
         else:
             object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
         kind = self._mq_kind_of(name)
         if kind is not None:
-            del self.__dict__[kind][name]
+            del self._mq_attributes[kind][name]
         object.__delattr__(self, name)
 
     def train(self: T, mode: bool = True) -> T:
@@ -78,11 +81,11 @@ class Module(Pickling, Conversion):
     def _replicate_for_data_parallel(self: T) -> T:
         """A shallow copy without the parameters, whose values are then set as plain attributes."""
         replica = self.__new__(type(self))
-        own = {k: v for k, v in vars(self).items() if k not in vars(self)[PARAMETERS]}
+        own = {
+            k: v for k, v in self._mq_attributes.items() if k not in self._mq_attributes[PARAMETERS]
+        }
         own |= {kind: dict(own[kind]) for kind in (BUFFERS, MODULES)}
-        vars(replica).update(own | {PARAMETERS: {}, "_is_replica": True})
-        if self._mq_shows_dicts:
-            replica._mq_show_dicts()
+        replica._mq_attributes.update(own | {PARAMETERS: {}, "_is_replica": True})
         return replica
 
     def requires_grad_(self: T, requires_grad: bool = True) -> T:

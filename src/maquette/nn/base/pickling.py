@@ -1,9 +1,9 @@
-"""Modules as pickles and copies: their state in the form that PyTorch gives it.
+"""Modules in the form that PyTorch gives them: as pickles, as copies, and as `vars(module)`.
 
 A module of ours keeps its members as attributes and its hooks in tables (`members.py`,
-`hooks.py`). In a pickle they stand as in PyTorch's: dicts of parameters, buffers and children, and
-a dict for each kind of hook. So a saved module is read by either, and a class that writes its own
-``__setstate__`` for PyTorch finds what it expects.
+`hooks.py`). Here they stand as in PyTorch's: dicts of parameters, buffers and children, and a dict
+for each kind of hook. So a saved module is read by either, and a class that writes its own
+``__setstate__`` for PyTorch, or goes through ``__dict__``, finds what it expects.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from maquette.nn.base.calling import Calling
 from maquette.nn.base.hooks import HookTable, RemovableHandle, StateHookTable, reserve
-from maquette.nn.base.members import BUFFERS, DICTS, PARAMETERS
+from maquette.nn.base.members import BUFFERS, DICTS, MODULES, PARAMETERS, MemberView
 from maquette.nn.base.state_dict import StateDict
 
 State = dict[str, Any]
@@ -34,38 +34,101 @@ _STATE_HOOKS = {
 _FLAGS = ("_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs")
 _ALWAYS = "_forward_hooks_always_called"
 _FULL = "_is_full_backward_hook"
+_KINDS = {name: kind for kind, name in DICTS.items()}
+_SHOWN = frozenset((*_KINDS, *_CALL_HOOKS, *_STATE_HOOKS, *_FLAGS, _PERSISTENCE, _ALWAYS, _FULL))
+
+
+def _refill(hooks: dict[int, Any], new: dict[int, Any]) -> None:
+    new = dict(new)  # it may be these hooks
+    hooks.clear()
+    hooks.update(new)
 
 
 class Pickling(Calling, StateDict):
-    """The base of `Module` that takes its state apart and puts it together."""
+    """The base of `Module` that takes its state apart and puts it together.
+
+    What is shown of the hooks of a module that has none yet is empty, and belongs to nothing.
+    """
+
+    def _mq_shown(self) -> State:
+        attributes = self._mq_attributes
+        own = dict(attributes)
+        if PARAMETERS not in own:
+            return own  # its __init__ was not run
+        hooks = own.pop("_mq_hooks", None) or HookTable()
+        state_hooks = own.pop("_mq_state_hooks", None) or StateHookTable()
+        for kind in DICTS:
+            for member in own.pop(kind):
+                own.pop(member, None)
+        return {
+            "training": own.pop("training", True),
+            "_parameters": MemberView(attributes, PARAMETERS),
+            "_buffers": MemberView(attributes, BUFFERS),
+            _PERSISTENCE: self._non_persistent_buffers_set,
+            "_backward_pre_hooks": hooks.backward_pre,
+            "_backward_hooks": hooks.backward,
+            _FULL: self._is_full_backward_hook,
+            "_forward_hooks": hooks.forward,
+            _FLAGS[0]: hooks.flagged(hooks.forward),
+            _ALWAYS: dict.fromkeys(hooks.always_called, True),
+            "_forward_pre_hooks": hooks.forward_pre,
+            _FLAGS[1]: hooks.flagged(hooks.forward_pre),
+            **{name: getattr(state_hooks, ours) for name, ours in _STATE_HOOKS.items()},
+            "_modules": MemberView(attributes, MODULES),
+            **own,
+        }
+
+    def _mq_show(self, name: str, value: Any) -> Any:
+        if name not in _SHOWN:
+            self._mq_attributes[name] = value
+            return value
+        if PARAMETERS not in self._mq_attributes:
+            self._mq_attributes.update((kind, {}) for kind in DICTS)
+        if name in _KINDS:
+            self._mq_replace_all(_KINDS[name], value)
+        elif name == _PERSISTENCE:
+            names = self._mq_attributes[BUFFERS]
+            names.update((buffer, buffer not in value) for buffer in names)
+        elif value or self._mq_hooks is not None or self._mq_state_hooks is not None:
+            self._mq_set_hooks(name, value)
+        return self._mq_shown()[name]
+
+    def _mq_hide(self, name: str) -> None:
+        if name in _SHOWN:
+            self._mq_show(name, {})
+        else:
+            del self._mq_attributes[name]
+
+    def _mq_set_hooks(self, name: str, value: Any) -> None:
+        """Take over one of PyTorch's dicts of hooks, or of what is known of them."""
+        if name in _STATE_HOOKS:
+            _refill(getattr(self._mq_state_hook_table(), _STATE_HOOKS[name]), value)
+            reserve(value)
+            return
+        table = self._mq_hook_table()
+        if name in _CALL_HOOKS:
+            _refill(getattr(table, _CALL_HOOKS[name]), value)
+            table.ids.update(value)
+            reserve(value)
+        elif name in _FLAGS:
+            table.with_kwargs.update(value)
+        elif name == _ALWAYS:
+            table.always_called.update(value)
 
     def __getstate__(self) -> State:
         """All attributes, members and hooks, in PyTorch's form."""
-        own = dict(self.__dict__)
-        if PARAMETERS not in own:
-            return own  # its __init__ was not run
-        state: State = {"training": own.pop("training", True)}
-        hooks = own.pop("_mq_hooks", None) or HookTable()
-        state_hooks = own.pop("_mq_state_hooks", None) or StateHookTable()
-        buffers = own[BUFFERS]
-        for kind, name in DICTS.items():
-            own.pop(name, None)  # views, if there are any
-            state[name] = {member: own.pop(member, None) for member in own.pop(kind)}
-        state[_PERSISTENCE] = {name for name, persistent in buffers.items() if not persistent}
-        state |= {name: OrderedDict(getattr(hooks, ours)) for name, ours in _CALL_HOOKS.items()}
-        state |= {
-            name: OrderedDict(getattr(state_hooks, ours)) for name, ours in _STATE_HOOKS.items()
-        }
-        for name, ours in zip(_FLAGS, (hooks.forward, hooks.forward_pre)):
-            state[name] = OrderedDict.fromkeys((i for i in ours if i in hooks.with_kwargs), True)
-        state[_ALWAYS] = OrderedDict.fromkeys(hooks.always_called, True)
-        state[_FULL] = True if hooks.backward else None
-        return state | own
+        state = self._mq_shown()
+        if "_parameters" not in state:
+            return state
+        state.update((name, state[name].copy()) for name in DICTS.values())
+        hooks = (*_CALL_HOOKS, *_STATE_HOOKS, *_FLAGS, _ALWAYS)
+        state.update((name, OrderedDict(state[name])) for name in hooks)
+        return state
 
     def __setstate__(self, state: State) -> None:
         """Take over a state of ours or of PyTorch's; what it does not say stays as it is."""
         state = dict(state)
-        attributes = self.__dict__
+        attributes = self._mq_attributes
         for kind, name in DICTS.items():
             members = state.pop(name, None)
             names = dict(state.pop(kind, ()))
@@ -80,8 +143,6 @@ class Pickling(Calling, StateDict):
         self._mq_set_state_hooks(state)
         attributes.setdefault("training", True)
         attributes.update(state)
-        if self._mq_shows_dicts:
-            self._mq_show_dicts()
         for value in state.values():
             if isinstance(value, RemovableHandle):
                 self._mq_take_handle(value)

@@ -168,7 +168,7 @@ class StateDict(Traversal):
 
     def _mq_saved_tensors(self) -> list[tuple[str, Tensor]]:
         """Parameters, then persistent buffers, without the empty places."""
-        persistent = self.__dict__[BUFFERS]
+        persistent = self._mq_attributes[BUFFERS]
         members = (
             *self._mq_own(PARAMETERS),
             *(item for item in self._mq_own(BUFFERS) if persistent[item[0]]),
@@ -320,7 +320,7 @@ class StateDict(Traversal):
     def _mq_unexpected(
         self, state_dict: Mapping[str, Any], prefix: str, known: set[str]
     ) -> list[str]:
-        children = self.__dict__[MODULES]
+        children = self._mq_attributes[MODULES]
         found = []
         for key in state_dict:
             if not key.startswith(prefix) or key == prefix + _EXTRA_STATE:

@@ -55,7 +55,7 @@ class Traversal(Members):
         if remove_duplicate:
             memo.add(this)
         yield prefix, this
-        attributes = self.__dict__  # `_own`, written out: a training step walks the tree
+        attributes = self._mq_attributes  # `_own`, written out: a training step walks the tree
         for name in attributes[MODULES]:
             child = attributes[name]
             if child is not None:
@@ -91,7 +91,7 @@ class Traversal(Members):
 
     def _mq_own(self, kind: str) -> Iterator[tuple[str, Any]]:
         """The members of one kind, None included: Any, for the kind decides the type."""
-        attributes = self.__dict__
+        attributes = self._mq_attributes
         for name in attributes[kind]:
             yield name, attributes[name]
 
@@ -105,11 +105,11 @@ class Traversal(Members):
             module = stack.pop()
             if module in memo:
                 continue
-            attributes = module.__dict__
+            attributes = module._mq_attributes
             if module.__class__.named_modules is not own or "named_modules" in attributes:
                 # What is below is what it says; it takes a memo, as in `named_modules`.
                 for _, owner in module.named_modules(memo, "", True):
-                    yield from _unseen(owner.__dict__, kind, seen)
+                    yield from _unseen(owner._mq_attributes, kind, seen)
                 continue
             memo.add(module)
             for name in attributes[kind]:  # `_unseen`, written out
@@ -207,7 +207,9 @@ class Traversal(Members):
 
 def _replaces(module: Traversal, name: str) -> bool:
     """Whether a module, or its class, has a method of its own in the place of `Traversal`'s."""
-    return name in module.__dict__ or getattr(type(module), name) is not getattr(Traversal, name)
+    return name in module._mq_attributes or getattr(type(module), name) is not getattr(
+        Traversal, name
+    )
 
 
 def _unseen(attributes: dict[str, Any], kind: str, seen: set[int]) -> Iterator[Any]:

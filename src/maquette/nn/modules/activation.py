@@ -133,7 +133,7 @@ class _Shaped(Module):
     def extra_repr(self) -> str:
         """The arguments, and `inplace` only if it is set."""
         text = described(self, *self._shown)
-        return f"{text}, inplace=True" if vars(self).get("inplace", False) else text
+        return f"{text}, inplace=True" if self._mq_attributes.get("inplace", False) else text
 
 
 class Threshold(_Shaped):

@@ -24,10 +24,10 @@ class _Indexed(Module):
     """What a chain and a list share: modules found by number, renumbered on deletion."""
 
     def __len__(self) -> int:
-        return len(self.__dict__[MODULES])
+        return len(self._mq_attributes[MODULES])
 
     def __iter__(self) -> Iterator[Module]:
-        return map(self.__dict__.__getitem__, self.__dict__[MODULES])
+        return map(self._mq_attributes.__getitem__, self._mq_attributes[MODULES])
 
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if not name.isdigit()]
@@ -36,7 +36,7 @@ class _Indexed(Module):
         setattr(self, self._mq_name_at(idx), module)
 
     def __delitem__(self, idx: int | slice) -> None:
-        names = list(self.__dict__[MODULES])
+        names = list(self._mq_attributes[MODULES])
         for name in names[idx] if isinstance(idx, slice) else [self._mq_name_at(idx)]:
             delattr(self, name)
         self._mq_renumber(list(self))
@@ -75,7 +75,7 @@ class _Indexed(Module):
         position = operator.index(idx)
         if not -len(self) <= position < len(self):
             raise IndexError(f"index {position} is out of range of {len(self)} modules")
-        names: list[str] = list(self.__dict__[MODULES])
+        names: list[str] = list(self._mq_attributes[MODULES])
         return names[position]
 
 
@@ -122,7 +122,7 @@ class Sequential(_Indexed):
     def __getitem__(self, idx: int | slice) -> Any:
         if isinstance(idx, slice):
             return type(self)(OrderedDict(list(self._modules.items())[idx]))
-        return self.__dict__[self._mq_name_at(idx)]
+        return self._mq_attributes[self._mq_name_at(idx)]
 
     def pop(self, key: int | slice) -> Module:
         """Remove a module and return it."""
@@ -176,7 +176,7 @@ class ModuleList(_Indexed):
     def __getitem__(self, idx: int | slice) -> Any:
         if isinstance(idx, slice):
             return type(self)(list(self)[idx])
-        return self.__dict__[self._mq_name_at(idx)]
+        return self._mq_attributes[self._mq_name_at(idx)]
 
     def pop(self, key: int | slice) -> Any:
         """Remove a module, or a slice of them, and return it."""
@@ -221,13 +221,13 @@ class ModuleDict(Module):
         del self._modules[key]
 
     def __len__(self) -> int:
-        return len(self.__dict__[MODULES])
+        return len(self._mq_attributes[MODULES])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.__dict__[MODULES])
+        return iter(self._mq_attributes[MODULES])
 
     def __contains__(self, key: str) -> bool:
-        return key in self.__dict__[MODULES]
+        return key in self._mq_attributes[MODULES]
 
     def clear(self) -> None:
         """Remove every module."""

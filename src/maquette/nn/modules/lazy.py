@@ -47,7 +47,7 @@ class LazyModuleMixin(Module):
 
     def _wait(self) -> None:
         """Watch for the first input, and for a state dict."""
-        if "_initialize_hook" in self.__dict__:
+        if "_initialize_hook" in self._mq_attributes:
             return
         self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
         self._initialize_hook = self.register_forward_pre_hook(

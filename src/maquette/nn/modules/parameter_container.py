@@ -31,7 +31,7 @@ class ParameterList(Module):
     def __getitem__(self, idx: int | slice) -> Any:
         if isinstance(idx, slice):
             return type(self)([self[i] for i in range(*idx.indices(len(self)))])
-        return self.__dict__[self._mq_name_at(idx)]
+        return self._mq_attributes[self._mq_name_at(idx)]
 
     def __setitem__(self, idx: int, param: Any) -> None:
         setattr(self, self._mq_name_at(idx), _as_parameter(param))
@@ -92,7 +92,7 @@ class ParameterDict(Module):
     def __getitem__(self, key: str) -> Any:
         if key not in self._keys:
             raise KeyError(key)
-        return self.__dict__[key]
+        return self._mq_attributes[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
         if not isinstance(key, str):

@@ -7,7 +7,8 @@ The layers own parameters and check and arrange their arguments; the steps are t
 
 import math
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from maquette.api import functions as mq
 from maquette.aten.nn.recurrent.recurrence import CELLS, State, Weights, recur
@@ -24,6 +25,7 @@ from maquette.transforms.autocast import is_any_enabled
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 Input = Tensor | PackedSequence
 Hidden = Tensor | tuple[Tensor, Tensor]
+R = TypeVar("R", bound="RNNBase")
 
 
 class RNNBase(RecurrentChecks):
@@ -31,6 +33,8 @@ class RNNBase(RecurrentChecks):
 
     Weights (gates * hidden_size, size), uniform within 1/sqrt(hidden_size).
     """
+
+    _mq_given: dict[str, Tensor] | None = None  # weights in the place of the attributes
 
     def __init__(
         self,
@@ -135,7 +139,7 @@ class RNNBase(RecurrentChecks):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take over a state; those lists follow from the parameters."""
-        kept = ("_flat_weights_names", "_flat_weights", "_flat_weight_refs")
+        kept = ("_flat_weights_names", "_flat_weights", "_flat_weight_refs", "_mq_given")
         super().__setstate__({name: v for name, v in state.items() if name not in kept})
 
     @property
@@ -144,7 +148,27 @@ class RNNBase(RecurrentChecks):
 
     @property
     def _flat_weights(self) -> list[Tensor]:
-        return [weight for weights in self.all_weights for weight in weights]
+        return [self._mq_weight(name) for name in self._flat_weights_names]
+
+    @_flat_weights.setter
+    def _flat_weights(self, weights: list[Tensor]) -> None:
+        """Let `forward` compute with these, whatever the attributes are."""
+        pairs = zip(self._flat_weights_names, weights, strict=True)
+        self._mq_given = {n: w for n, w in pairs if w is not getattr(self, n, None)} or None
+
+    def _mq_weight(self, name: str) -> Tensor:
+        given = self._mq_given
+        weight: Tensor = given[name] if given and name in given else getattr(self, name)
+        return weight
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if self._mq_given is not None:
+            self._mq_given.pop(name, None)
+
+    def _apply(self: R, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> R:
+        self._mq_given = None
+        return super()._apply(fn, recurse)
 
     def forward(self, input: Input, hx: Any = None) -> tuple[Input, Any]:
         """Outputs of the last layer at every step, and the last state of every layer.
@@ -239,7 +263,7 @@ class RNNBase(RecurrentChecks):
     def _mq_weights(self) -> list[Weights]:
         listed = []
         for names in self._all_weights:
-            by_kind = {name.partition("_l")[0]: getattr(self, name) for name in names}
+            by_kind = {name.partition("_l")[0]: self._mq_weight(name) for name in names}
             listed.append(
                 Weights(
                     by_kind["weight_ih"],
@@ -478,8 +502,8 @@ class RNNCellBase(Module):
         parts = f"{self.input_size}, {self.hidden_size}"
         if self.bias is not True:
             parts += f", bias={self.bias}"
-        if vars(self).get("nonlinearity", "tanh") != "tanh":
-            parts += f", nonlinearity={vars(self)['nonlinearity']}"
+        if self._mq_attributes.get("nonlinearity", "tanh") != "tanh":
+            parts += f", nonlinearity={self._mq_attributes['nonlinearity']}"
         return parts
 
 

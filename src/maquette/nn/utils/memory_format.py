@@ -25,6 +25,6 @@ def convert_conv3d_weight_memory_format(module: M, memory_format: memory_format)
 def _converted(module: M, layout: memory_format, kinds: tuple[type[Module], ...]) -> M:
     for each in module.modules():
         if isinstance(each, kinds):
-            weight: Tensor = vars(each)["weight"]
+            weight: Tensor = each._mq_attributes["weight"]
             weight.data = weight.detach().clone(memory_format=layout)
     return module

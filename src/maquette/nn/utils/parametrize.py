@@ -247,7 +247,7 @@ def _check_link(name: str, value: Tensor, parametrization: Module) -> None:
 
 
 def _chains(module: Module) -> ModuleDict:
-    chains = vars(module)["parametrizations"]
+    chains = module._mq_attributes["parametrizations"]
     if not isinstance(chains, ModuleDict):
         raise RuntimeError(f"{type(module).__name__}.parametrizations was replaced")
     return chains
@@ -295,7 +295,7 @@ def _add_property(module: Module, name: str) -> None:
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
     """Whether the module has parametrizations; of `tensor_name`, if one is given."""
-    chains = vars(module).get("parametrizations")
+    chains = module._mq_attributes.get("parametrizations")
     if not isinstance(chains, ModuleDict):
         return False
     return len(chains) > 0 if tensor_name is None else tensor_name in chains
