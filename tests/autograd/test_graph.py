@@ -329,3 +329,12 @@ def test_a_gradient_of_a_scalar_that_was_broadcast_is_no_view() -> None:
     assert grad._base is None
     assert grad.grad_fn is not None
     assert grad.grad_fn.name() == "SumBackward0"
+
+
+def test_T59_a_sparse_gradient_that_nobody_else_holds_is_taken_uncopied() -> None:
+    seen: list[int] = []
+    weight, rows = mq.ones(4, 2, requires_grad=True), mq.tensor([1, 3])
+    out = mq.nn.functional.embedding(rows, weight, sparse=True)
+    out.grad_fn.register_hook(lambda came, gone: seen.append(came[0]._values().data_ptr()))
+    out.sin().sum().backward()
+    assert weight.grad._values().data_ptr() == seen[0]

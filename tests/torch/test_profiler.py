@@ -46,6 +46,27 @@ def test_backward_is_seen_as_the_operators_that_it_calls() -> None:
     assert names(prof.function_events).count("aten::mm") == 3
 
 
+def test_an_operator_that_is_made_of_others_is_seen_above_them() -> None:
+    x, weight = mq.ones(2, 3), mq.ones(4, 3)
+    with whole(record_shapes=True) as prof:
+        mq.nn.functional.linear(x, weight)
+    made, *parts = prof.function_events
+    assert (made.name, made.input_shapes) == ("aten::linear", [[2, 3], [4, 3], []])
+    assert names(made.cpu_children) == ["aten::t", "aten::matmul"]
+    assert names(parts)[-1] == "aten::mm"
+
+
+def test_nodes_of_backward_are_seen_above_what_they_call() -> None:
+    x = mq.ones(2, requires_grad=True)
+    y = (x * 3).sum()
+    with whole() as prof:
+        y.backward()
+    (product,) = [event for event in prof.function_events if event.name == "aten::mul"]
+    assert product.cpu_parent.name == "MulBackward0"
+    assert product.cpu_parent.cpu_parent.name.endswith("evaluate_function: MulBackward0")
+    assert "torch::autograd::AccumulateGrad" in names(prof.function_events)
+
+
 def test_nothing_is_seen_after_the_block() -> None:
     with whole() as prof:
         assert torch.autograd._profiler_enabled()

@@ -16,6 +16,7 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from operator import attrgetter
+from typing import cast
 
 from maquette.autograd.anomaly import apply_checked, is_anomaly_enabled
 from maquette.autograd.hooks import run_after, run_before, run_prehooks, run_tensor_hooks
@@ -24,6 +25,7 @@ from maquette.autograd.saved_hooks import watch
 from maquette.core.layout import sparse_coo, strided
 from maquette.core.meta import TensorMeta
 from maquette.core.ownership import held_only
+from maquette.core.ranges import BACKWARD, RangeListener, begin_range, end_range, listeners
 from maquette.core.remembered import remembered
 from maquette.core.strides import Shape
 from maquette.core.symbols import alike, expect_true, is_true
@@ -47,6 +49,7 @@ def _latest_first(node: Node) -> int:
 
 
 _next_number = itertools.count().__next__
+_EVALUATION = "autograd::engine::evaluate_function: "  # how profilers name a node's turn
 
 
 def run_backward(
@@ -185,8 +188,8 @@ class Run:
 
     __slots__ = (
         "accumulate", "anomaly", "arrivals", "buffers", "callbacks", "captures", "complete",
-        "create_graph", "found", "needed", "node", "number", "order", "overriding", "own_leaves",
-        "retain_graph", "state", "turn",
+        "create_graph", "found", "listeners", "needed", "node", "number", "order", "overriding",
+        "own_leaves", "retain_graph", "state", "turn",
     )  # fmt: skip
 
     def __init__(
@@ -209,6 +212,7 @@ class Run:
         self.turn: Node | None = None  # that ran before the leaf that is being run
         self.callbacks: list[Callable[[], None]] | None = None
         self.anomaly = is_anomaly_enabled()
+        self.listeners = listeners()  # profilers, to be told of each node
         self.buffers: dict[Node, object] = {}
         self.needed = None if wanted is None else _needed(roots, wanted)
         self.captures: dict[Node, list[tuple[int, int]]] = {}
@@ -232,7 +236,7 @@ class Run:
             elif node not in seen:
                 seen.add(node)
                 stack.append(node)
-        careful = needed is not None or self.anomaly
+        careful = needed is not None or self.anomaly or bool(self.listeners)
         while stack:
             node = stack.pop()
             if careful and node.folded:
@@ -304,12 +308,17 @@ class Run:
         """Run nodes in this order; also for a node that stands for several others."""
         st = tls.st
         buffers, complete = self.buffers, self.complete
-        careful = self.needed is not None or self.anomaly
+        careful = self.needed is not None or self.anomaly or bool(self.listeners)
         for node in nodes:
             st.node_context = node.context
             self.node = node
             if careful or node.hooks or not node.steps:
-                self._run(node)
+                if self.listeners and (self.needed is None or node in self.needed):
+                    begun = begin_range(_EVALUATION + node.name(), scope=BACKWARD)
+                    self._run(node)
+                    end_range(begun)
+                else:
+                    self._run(node)
             else:
                 # No name here: the step alone decides how long a gradient lives.
                 node.step(buffers.pop(node, None), buffers, self)
@@ -346,7 +355,9 @@ class Run:
         came = tuple(grads) if node.hooks is not None and node.hooks.after else ()
         if not node.by_user:
             overriding.off()
+        begun = begin_range(node.name(), scope=BACKWARD) if self.listeners else []
         answers = list(apply_checked(node, grads) if self.anomaly else node.apply(grads))
+        end_range(begun)
         self.conform(node, answers)
         if not self.retain_graph:
             node.release()
@@ -448,6 +459,10 @@ class Run:
             assert isinstance(leaf, AccumulateGrad)
             self.node = leaf
             st.node_context = leaf.context
+            begun: list[tuple[RangeListener, object]] = []
+            if self.listeners:
+                for name in (_EVALUATION + leaf.name(), leaf.name()):
+                    begun = [*begin_range(name, scope=BACKWARD), *begun]
             grad: Grad = self.buffers.pop(leaf, None)  # type: ignore[assignment]  # a leaf's
             if leaf.hooks is not None or (captures and leaf in captures):
                 grads: list[Grad] = [grad]
@@ -485,6 +500,8 @@ class Run:
                 self.overriding.on()
                 run_after(leaf, [], (grad,))
                 self.overriding.off()
+            if begun:
+                end_range(begun)
             del grad
         self.complete.clear()
 
@@ -648,15 +665,20 @@ def _laid_out_as(grad: TensorMeta, leaf: TensorMeta) -> bool:
 
 
 def _parts_alone(grad: Tensor) -> bool:
-    """Whether nobody else has the memory of a COO gradient's indices and values."""
+    """Whether nobody else has the memory of a COO gradient's values; gives it indices of its own.
+
+    The indices are often the input's, as an embedding's are, and small.
+    """
     storage = grad._storage
     parts = storage.parts if isinstance(storage, SparseStorage) else ()
     # Without data there is nothing to share: a copy would only forget how many elements there are.
-    return (
-        not isinstance(parts, CooParts)
-        or parts.values._storage.data is None
-        or (held_only(parts.indices._storage, 1) and held_only(parts.values._storage, 1))
-    )
+    if not isinstance(parts, CooParts) or parts.values._storage.data is None:
+        return True
+    if not parts.values.meta.is_contiguous or not held_only(parts.values._storage, 1):
+        return False
+    if not held_only(parts.indices._storage, 1):
+        cast(SparseStorage, storage).parts = parts._replace(indices=parts.indices.clone())
+    return True
 
 
 def _needed(roots: Sequence[Edge], wanted: Sequence[Edge]) -> set[Node]:

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, cast
 from maquette.autograd.api import DUAL_GRAD, PRIMALS, grad
 from maquette.core.layout import strided
 from maquette.core.pytree import tree_map
+from maquette.dispatch import keysets as K
+from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.dual_level import DualLevelInterpreter
@@ -127,6 +129,9 @@ def _current(what: str) -> JvpInterpreter:
     )
 
 
+_HANDLED = K.functionality_bits(DispatchKey.Python)
+
+
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
     """``tensor`` with a tangent of its shape, dtype and device, in the current level."""
     current = _current("create a dual Tensor for forward AD")
@@ -148,6 +153,9 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             f"{current.number - 1}: unpack it first"
         )
     value = _lowered(tensor, current)
+    if value._keys & _HANDLED:  # its class is told of the view that the primal is
+        with current.lower():
+            value = operators.alias(value)
     made = dual_of(value, _lowered(tangent, current), current)
     assert made._tangent is not None
     if not _lies_alike(made._value, made._tangent):

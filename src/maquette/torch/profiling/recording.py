@@ -1,7 +1,9 @@
 """Recording: a mode that sees operators below autograd, and a listener of labelled ranges.
 
-What is recorded is what ran: operators with kernels, those of backward too. Those that are made of
-others (`linear`) are seen as these others. While nothing is recorded nothing is asked.
+What is recorded is what ran: operators with kernels, those of backward too, and above them those
+that are made of others (`linear`). These are seen at the key Tracer, which a thread includes while
+it is recorded and where all other operators fall through. While nothing is recorded nothing is
+asked.
 """
 
 from __future__ import annotations
@@ -10,19 +12,23 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
-from maquette.core.ranges import listeners
+from maquette.core.ranges import USER, listeners
+from maquette.dispatch import keysets as K
+from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.modes import TorchDispatchMode
-from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.operator import OpOverload, replace_fallback
+from maquette.dispatch.tls import tls
 from maquette.library.costs import cost_of
 from maquette.tensor.storage import UntypedStorage, observe_allocations
 from maquette.tensor.tensor import Tensor
 from maquette.torch.profiling.event_list import EventList
 from maquette.torch.profiling.events import FunctionEvent
 
+Call = Callable[[], object]
 _running: list[None] = []  # as long as something is recorded, in whatever thread
 
 
@@ -79,6 +85,9 @@ class Recorder(TorchDispatchMode):
             self._open.enter_context(observe_allocations(self._memory))
         listeners().append(self)
         self._open.callback(listeners().remove, self)
+        recorders().append(self)
+        self._open.callback(_end_recorder, self)
+        tls.st.add_include(_TRACER)
         self._open.enter_context(self)
 
     def stop(self) -> None:
@@ -119,16 +128,27 @@ class Recorder(TorchDispatchMode):
                 event.flops = int(cost_of(func, args, named, result).flops)
         return result
 
+    def composite(self, op: OpOverload, params: Sequence[object], call: Call) -> object:
+        """Run an operator that is made of others, and note it."""
+        held, start = self._held(), _now_us()
+        try:
+            return call()
+        finally:
+            event = self._note(op._schema.name, start, _now_us(), held, None)
+            event.overload_name = op._schema.overload_name
+            if self._shapes:
+                event.input_shapes = [_shape(value) for value in params]
+
     # --- ranges ----------------------------------------------------------------------
 
-    def begin(self, name: str, args: str | None) -> object:
+    def begin(self, name: str, args: str | None, scope: int) -> object:
         """A labelled range begins."""
-        return name, _now_us(), self._held()
+        return name, scope, _now_us(), self._held()
 
     def end(self, token: Any) -> None:
         """The range ends."""
-        name, start, held = token
-        self._note(name, start, _now_us(), held, 7).is_user_annotation = True
+        name, scope, start, held = token
+        self._note(name, start, _now_us(), held, scope).is_user_annotation = scope == USER
 
     def _held(self) -> int:
         return 0 if self._memory is None else self._memory.held
@@ -150,6 +170,50 @@ class Recorder(TorchDispatchMode):
             event.name = "ProfilerStep*"  # one sum for all steps
         self.events.append(event)
         return event
+
+
+class _Recorders(threading.local):
+    def __init__(self) -> None:
+        self.running: list[Recorder] = []
+
+
+_recorders = _Recorders()
+_TRACER = DispatchKey.Tracer.functionality_bits
+_COMPOSITES = (
+    DispatchKey.CompositeImplicitAutograd,
+    DispatchKey.CompositeImplicitAutogradNestedTensor,
+)
+
+
+def recorders() -> list[Recorder]:
+    """What records this thread, the innermost last."""
+    return _recorders.running
+
+
+def _end_recorder(recorder: Recorder) -> None:
+    running = recorders()
+    running.remove(recorder)
+    if not running:
+        tls.st.drop_include(_TRACER)
+
+
+def _composite_kernel(op: OpOverload, ks: int) -> Callable[..., object] | None:
+    """At the key Tracer: a kernel for operators that are made of others."""
+    if op.find_key(K.highest(ks & ~_TRACER)) not in _COMPOSITES:
+        return None
+
+    def kernel(ks: int, *params: object) -> object:
+        running = recorders()
+
+        def call() -> object:
+            return op.run(ks & ~_TRACER, params)
+
+        return running[-1].composite(op, params, call) if running else call()
+
+    return kernel
+
+
+replace_fallback(DispatchKey.Tracer, _composite_kernel)
 
 
 def _name(func: Callable[..., object]) -> str:
