@@ -170,3 +170,61 @@ def test_T62_a_sparse_gradient_of_a_dense_input_is_found() -> None:
     x = torch.ones(2, dtype=torch.float64, requires_grad=True)
     with pytest.raises(RuntimeError, match="grad is incorrect layout"):
         torch.autograd.gradcheck(Sparse.apply, x)
+
+
+def many_elements() -> torch.Tensor:
+    return torch.linspace(0.5, 2, 30, dtype=torch.float64, requires_grad=True)
+
+
+def test_T62_the_fast_mode_runs_a_function_a_few_times() -> None:
+    ran = []
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        ran.append(x)
+        return x.sin()
+
+    assert torch.autograd.gradcheck(fn, many_elements(), fast_mode=True, check_forward_ad=True)
+    assert len(ran) < 20
+
+
+@pytest.mark.parametrize("mode", ["backward", "forward"])
+def test_T62_the_fast_mode_finds_one_wrong_element(mode: str) -> None:
+    class OneWrong(torch.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return x * 2
+
+        @staticmethod
+        def setup_context(ctx, inputs, output): ...
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2 + (grad * (torch.arange(30) == 7) if mode == "backward" else 0)
+
+        @staticmethod
+        def jvp(ctx, moved):
+            return moved * 2 + (moved * (torch.arange(30) == 7) if mode == "forward" else 0)
+
+    with pytest.raises(
+        GradcheckError, match=r"mismatch for output 0[^$]*per-element .*: (1\.0|0\.99)"
+    ):
+        gradcheck(OneWrong.apply, many_elements(), fast_mode=True, check_forward_ad=True)
+
+
+def test_T62_the_fast_mode_checks_complex_functions_of_several_results() -> None:
+    assert gradcheck(lambda z: (z.real, z * z), complex_input(), fast_mode=True)
+    with pytest.raises(GradcheckError, match="imaginary part of complex outputs"):
+        gradcheck(lambda z: z * z.detach(), complex_input(), fast_mode=True)
+
+
+def test_T62_the_fast_mode_finds_results_that_depend_in_secret() -> None:
+    with pytest.raises(GradcheckError, match="expected to be zero"):
+        gradcheck(lambda x: x.detach() * 2, many_elements(), fast_mode=True)
+
+
+def test_T62_the_fast_mode_leaves_the_programs_random_numbers() -> None:
+    torch.manual_seed(3)
+    wanted = torch.rand(2)
+    torch.manual_seed(3)
+    gradcheck(torch.sin, many_elements(), fast_mode=True)
+    assert torch.equal(torch.rand(2), wanted)
