@@ -529,3 +529,23 @@ def test_to_sparse_of_the_strided_layout_is_dense() -> None:
 def test_ranges_and_dims_that_do_not_fit_are_refused(call, words: str) -> None:
     with pytest.raises(RuntimeError, match=words):
         call(mq.eye(2).to_sparse())
+
+
+@pytest.mark.parametrize("rows", [(), (2, 3)])
+def test_a_module_with_a_sparse_weight_is_differentiated(rows: tuple[int, ...]) -> None:
+    module = mq.nn.Linear(4, 5, dtype=mq.float64)
+    dense = module.weight.detach()
+    module.weight = mq.nn.Parameter(dense.to_sparse())
+    x = mq.arange(4.0, dtype=mq.float64).expand(*rows, 4)
+    out = module(x)
+    assert mq.allclose(out, x @ dense.t() + module.bias)
+    (grad,) = mq.autograd.grad(out.sum(), [module.weight])
+    assert mq.allclose(grad, x.reshape(-1, 4).sum(0).expand(5, 4))
+
+
+@pytest.mark.parametrize("layout", [mq.sparse_coo, mq.sparse_csr, mq.sparse_csc])
+def test_a_sparse_tensor_is_detached_in_place(layout: mq.layout) -> None:
+    x = mq.eye(2, requires_grad=True)
+    y = x.to_sparse(layout=layout)
+    assert y.detach_() is y
+    assert not y.requires_grad

@@ -120,3 +120,9 @@ def test_weights_of_a_smooth_resize_are_rounded_as_pytorchs() -> None:
         312.626953125,
         423.8907470703125,
     ]
+
+
+@pytest.mark.parametrize("factor", [1e20, -1e20, float("inf")])
+def test_a_factor_that_makes_no_size_is_refused(factor: float) -> None:
+    with pytest.raises(RuntimeError, match="cannot be converted to type int64_t"):
+        mq.nn.functional.interpolate(mq.ones(1, 1, 4, 4), scale_factor=factor)

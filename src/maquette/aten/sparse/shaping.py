@@ -66,6 +66,11 @@ def detach_kernel(self: Tensor) -> Tensor:
     return self._alias()
 
 
+@for_sparse("detach_")
+def detach_inplace_kernel(self: Tensor) -> Tensor:
+    return self  # what it forgets is autograd's
+
+
 @for_sparse("alias")
 def alias_kernel(self: Tensor) -> Tensor:
     return self._alias()

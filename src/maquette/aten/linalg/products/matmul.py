@@ -22,6 +22,7 @@ from maquette.aten.view.reshaping import reshape
 from maquette.aten.view.views import _unsafe_view, t, view
 from maquette.core.broadcast import broadcast_shapes, wrap_dim, wrap_dims
 from maquette.core.errors import check
+from maquette.core.layout import strided
 from maquette.core.meta import TensorMeta
 from maquette.core.remembered import remembered
 from maquette.core.symbols import is_true
@@ -185,7 +186,8 @@ def linear_composite(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tens
         return _matmul(input, _t(weight))
     if rank == 2:
         return _addmm(bias, input, _t(weight))
-    if (bias.meta.ndim == 1 or bias.squeeze().ndim == 1) and input.meta.is_contiguous:
+    whole = input.meta.is_contiguous and weight.meta.layout is strided  # what is sparse has no view
+    if whole and (bias.meta.ndim == 1 or bias.squeeze().ndim == 1):
         *shape, inner = input.meta.shape
         flat = _view(input, (prod(shape), inner))
         folded = (*shape, weight.meta.shape[0])

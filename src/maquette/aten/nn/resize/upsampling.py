@@ -250,7 +250,15 @@ def _size_of(input: Tensor, size: Ints | None, factors: object, dims: int) -> li
         len(factors) == dims,
         lambda: f"expected {dims} scale factors, got {list(factors)}",
     )
-    return [math.trunc(n * f) for n, f in zip(input.shape[2:], factors)]
+    return [_whole(n * f) for n, f in zip(input.shape[2:], factors)]
+
+
+def _whole(size: float) -> int:
+    check(
+        size.__class__ is not float or -(2.0**63) <= size < 2.0**63,
+        lambda: f"value cannot be converted to type int64_t without overflow: a size of {size}",
+    )
+    return math.trunc(size)
 
 
 def _nearest(dims: int, tags: Sequence[Tag] = ()) -> tuple[Family, Family]:
