@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from maquette.api import functions as mq
-from maquette.tensor.generator import Generator
 from maquette.tensor.tensor import Tensor
 from maquette.torch.autograd.gradcheck_conventions import GradcheckError
 from maquette.torch.autograd.jacobians import (
@@ -80,7 +81,7 @@ def check_flat(func: Function, inputs: tuple[Any, ...], checked: Checked, option
     """Where no result can be differentiated, none may depend on an input."""
     for _, value in checked:
         if options.fast_mode:
-            move = _random_vector(value, Generator())
+            move = _random_vector(value, np.random.default_rng(0))
             found = differences(func, inputs, value, move, options.eps, _floating)
         else:
             found = numerical(func, inputs, value, options.eps, _floating)
@@ -151,7 +152,8 @@ def check_projections(
     One wrong element of many shows unless it is small against their sum, as in PyTorch.
     """
     tensors = [value for _, value in checked]
-    source = Generator()  # of its own: the program's random numbers stay as they are
+    # Of its own: the program's random numbers stay as they are.
+    source = np.random.default_rng(0)
     moves = [_random_vector(value, source) for value in tensors]
     slopes = [
         differences(func, inputs, value, move, options.eps)
@@ -187,10 +189,12 @@ def check_projections(
                     raise GradcheckError(words + _elements(*whole, options))
 
 
-def _random_vector(like: Tensor, source: Generator) -> Tensor:
+def _random_vector(like: Tensor, source: np.random.Generator) -> Tensor:
     """Numbers above 0 of norm 1, so that what elements may differ by adds up to their sum."""
-    drawn = mq.rand(like.shape, generator=source, dtype=like.dtype)
-    return drawn / drawn.norm() if drawn.numel() else drawn
+    drawn = source.random(tuple(like.shape))
+    if like.is_complex():
+        drawn = drawn + 1j * source.random(tuple(like.shape))
+    return mq.tensor(drawn / (np.linalg.norm(drawn) or 1), dtype=like.dtype)
 
 
 def _size(vector: Tensor) -> float:
