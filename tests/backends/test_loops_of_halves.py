@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from plain_path import Plainly, arrays, plainly
@@ -42,6 +44,32 @@ def test_arithmetic_of_halves_has_the_plain_bits(kind: mq.dtype, plainly: Plainl
         into = torch.zeros(200, 300, dtype=kind).t()
         found = [x + y, x - y, x * y, x / y, x.add(y, alpha=3), x.t() + y.t(), x + 1.7, x.exp()]
         return [t.float() for t in (*found, into.copy_(x.float()), torch.add(x, y, out=into))]
+
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+LAYOUTS: dict[str, Callable[[mq.Tensor], mq.Tensor]] = {
+    "in a row": lambda x: x[:30],
+    "transposed": lambda x: x[:30].transpose(0, 2),
+    "permuted": lambda x: x[:30].permute(1, 0, 2),
+    "every other one": lambda x: x[::2],
+    "rows": lambda x: x[:30, :1],
+    "columns": lambda x: x[:30, :, :1],
+    "expanded": lambda x: x[:1, :, :1].expand(30, 30, 30),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("kind", HALVES, ids=str)
+def test_steps_on_halves_of_all_layouts_have_the_plain_bits(
+    kind: mq.dtype, layout: str, plainly: Plainly
+) -> None:
+    torch.manual_seed(2)
+    x, y = LAYOUTS[layout](torch.randn(60, 30, 30).to(kind)), torch.randn(30, 30, 30).to(kind)
+
+    def run() -> object:
+        return [t.float() for t in (x + y, y / x, torch.maximum(x, y), x.sqrt(), y.lerp(x, x))]
 
     for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
         np.testing.assert_array_equal(found, expected)

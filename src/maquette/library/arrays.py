@@ -113,12 +113,13 @@ def _kernel(_ks, {", ".join(names)}):
         _e = _cache[{key_source(op)}]
     except (KeyError, TypeError):
         _e = _lookup(_op, ({", ".join(names)},))
-    if _e.in_blocks:
-        return _in_blocks(_e.meta, ({", ".join(names)},))
-{arrays}    try:
-        _r = _quiet.run({", ".join(["_array", "_xp", *passed])})
-    except RuntimeError as _error:
-        _r = _quiet.again({", ".join(["_error", "_array", "_xp", *passed])})
+{arrays}    if _e.in_blocks:
+        _r = _run(_quiet, _in_blocks, _op, _e.meta, _backend, ({", ".join(passed)},))
+    else:
+        try:
+            _r = _quiet.run({", ".join(["_array", "_xp", *passed])})
+        except RuntimeError as _error:
+            _r = _quiet.again({", ".join(["_error", "_array", "_xp", *passed])})
     if (
         _r.__class__ is _ndarray
         and _r.base is None
@@ -178,21 +179,15 @@ def _kernel(_ks, {", ".join(names)}):
         "_Tensor": Tensor,
         "_new": _new,
         "_settle": settle,
-        "_in_blocks": functools.partial(_run_in_blocks, op, backend),
+        "_run": run_kernel,
+        "_in_blocks": computed_in_blocks,
+        "_backend": backend,
         "_host": host_array,
         "_defaults": defaults,
         "_NUMBERS": NUMBERS,
         "_mask": ~(ADINPLACE | K.AUTOGRAD),
     }
     return generate(source, "_kernel", "kernel", space)
-
-
-def _run_in_blocks(
-    op: OpOverload, backend: Backend, meta: TensorMeta, params: Sequence[object]
-) -> Tensor:
-    arrays = arrays_of(params)
-    result = run_kernel(backend.runner, computed_in_blocks, op, meta, backend, arrays)
-    return fresh_from(op, meta, _lent(result))
 
 
 def _fast_write(op: OpOverload, kinds: list[Return], backend: Backend) -> Callable[..., object]:

@@ -25,6 +25,7 @@ Index = tuple[slice, ...]
 
 _BLOCK = 1 << 17  # elements: 512 KiB in single precision
 _LEAST = 1 << 18
+_LEAST_OF_LOOPS = 1 << 12  # for operators that a compiled loop may compute
 _HALVES = frozenset({"float16", "bfloat16"})
 
 
@@ -33,7 +34,8 @@ def takes_blocks(op: OpOverload, args: Sequence[object], result: object) -> bool
     if not (op.facts.by_element or Tag.pointwise in op.tags) or result.__class__ is not TensorMeta:
         return False
     assert isinstance(result, TensorMeta)
-    if result.is_symbolic or result.numel < _LEAST or op._opname == "clone":
+    least = _LEAST if op.facts.on_halves is None else _LEAST_OF_LOOPS
+    if result.is_symbolic or result.numel < least or op._opname == "clone":
         return False
     operands = [a for a in args if isinstance(a, TensorMeta)]
     return any(m.dtype.name in _HALVES for m in operands) and not any(
@@ -48,10 +50,11 @@ def computed_in_blocks(
     kernel, xp = op.array_kernel, backend.namespace
     assert kernel is not None
     order = sorted(range(meta.ndim), key=lambda d: -meta.strides[d])
-    shape = tuple([meta.shape[d] for d in order])
-    found = np.empty(shape, meta.dtype.numpy)
-    if _by_loop(op, backend, args, order, found):
-        return found.transpose(np.argsort(order))
+    found = np.empty([meta.shape[d] for d in order], meta.dtype.numpy)
+    turned = order != list(range(meta.ndim))
+    laid = found.transpose([order.index(d) for d in range(meta.ndim)]) if turned else found
+    if _by_loop(op, backend, args, order, laid, found):
+        return laid
     operands = [_laid_along(a, meta.shape, order) for a in args]
     arrays = [a for a in operands if isinstance(a, np.ndarray) and a.size > 1]
     target: Array = found
@@ -61,25 +64,28 @@ def computed_in_blocks(
     for block in _blocks(target.shape):
         part = [a[block] if isinstance(a, np.ndarray) and a.size > 1 else a for a in operands]
         backend.write(target[block], backend.as_array(kernel(xp, *part)))
-    return found.transpose(np.argsort(order))
+    return laid
 
 
 def _by_loop(
-    op: OpOverload, backend: Backend, args: Sequence[object], order: list[int], out: Array
+    op: OpOverload,
+    backend: Backend,
+    args: Sequence[object],
+    order: list[int],
+    laid: Array,
+    found: Array,
 ) -> bool:
-    """Whether a compiled loop computed all of the result."""
+    """Whether a compiled loop computed all of the result: laid out, and in the order of memory."""
     rule, loops = op.facts.on_halves, backend.loops
     step = None if rule is None or loops is None else rule(*args)
     if loops is None or step is None:
         return False
     name, given, numbers = step
-    arrays = [a if any(a.strides) else a[(slice(0, 1),) * a.ndim] for a in given]  # of one number
-    turned = order != list(range(out.ndim))
-    if any(a.dtype != out.dtype or (turned and a.ndim != out.ndim) for a in arrays):
+    if any(a.dtype is not found.dtype and a.dtype != found.dtype for a in given):
         return False
-    operands = [a.transpose(order) for a in arrays] if turned else arrays
-    done: bool = loops.computed_on_halves(name, operands, numbers, out)
-    return done
+    operands = given if laid is found else [_laid_along(a, laid.shape, order) for a in given]
+    loops.computed_on_halves(name, operands, numbers, found)
+    return True
 
 
 def _laid_along(value: object, shape: tuple[int, ...], order: list[int]) -> object:
@@ -88,7 +94,8 @@ def _laid_along(value: object, shape: tuple[int, ...], order: list[int]) -> obje
         return value
     if value.size == 1:
         return value.reshape((1,) * len(shape))
-    return np.broadcast_to(value, shape).transpose(order)
+    whole = value if value.shape == shape else np.broadcast_to(value, shape)
+    return whole.transpose(order)
 
 
 def _in_a_row(value: object) -> object:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from maquette.aten.common.large_arrays import LARGE
+from maquette.aten.common.large_arrays import LARGE_HALVES
 from maquette.aten.common.narrow_floats import converted, of_halves
 from maquette.core.dtype import (
     bool_,
@@ -226,7 +226,7 @@ def direct(act: Callable[[Array, Array], Array], *, floats: bool = False) -> Ker
                 if given is F32 or given is F64:
                     return act(self, other)
             elif given is other.dtype and (not floats or given.kind in "fc"):
-                if given is F32 or given.itemsize != 2 or self.size < LARGE:
+                if given is F32 or given.itemsize != 2 or self.size < LARGE_HALVES:
                     return act(self, other)
                 return of_halves(act, self, other)
         except AttributeError:  # another number than a float or int, or one on the left
@@ -250,7 +250,7 @@ def direct_sum(act: Callable[[Array, Array], Array]) -> Kernel:
                     if given is F32 or given is F64:
                         return act(self, other)
                 elif given is other.dtype:
-                    if given is F32 or given.itemsize != 2 or self.size < LARGE:
+                    if given is F32 or given.itemsize != 2 or self.size < LARGE_HALVES:
                         return act(self, other)
                     return of_halves(act, self, other)
             except AttributeError:

@@ -15,12 +15,7 @@ from maquette.backends.loops.channel_convolution import (
     channel_spread,
     channel_sums,
 )
-from maquette.backends.loops.conversions import (
-    converted,
-    converted_into,
-    looked_up,
-    of_halves,
-)
+from maquette.backends.loops.conversions import converted, converted_into, looked_up
 from maquette.backends.loops.elementwise import (
     adam_step,
     erf,
@@ -231,7 +226,6 @@ __all__ = [
     "log_softmax_rows",
     "logistic",
     "normal_blocks",
-    "of_halves",
     "resampled",
     "resampled_back",
     "row_gradients",

@@ -7,7 +7,6 @@ Numbers are rounded to the nearest, ties to even; NaN stays NaN, of its sign.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -87,34 +86,34 @@ to_half = half_of_single if converts_halves else _half_of_single_bits
 
 
 @compiled
-def _widen_half(bits: Array, out: Array) -> None:
+def widen_half(bits: Array, out: Array) -> None:
     for i in range(bits.size):
         out[i] = of_half(bits[i])
 
 
 @compiled
-def _narrow_half(x: Array, out: Array) -> None:
+def narrow_half(x: Array, out: Array) -> None:
     for i in range(x.size):
         out[i] = to_half(x[i])
 
 
 @compiled
-def _widen_bfloat(bits: Array, out: Array) -> None:
+def widen_bfloat(bits: Array, out: Array) -> None:
     for i in range(bits.size):
         out[i] = single_of_bfloat(bits[i])
 
 
 @compiled
-def _narrow_bfloat(x: Array, out: Array) -> None:
+def narrow_bfloat(x: Array, out: Array) -> None:
     for i in range(x.size):
         out[i] = bfloat_of_single(x[i])
 
 
 _LOOPS: dict[tuple[str, str], Callable[[Array, Array], None]] = {
-    ("float16", "float32"): _widen_half,
-    ("float32", "float16"): _narrow_half,
-    ("bfloat16", "float32"): _widen_bfloat,
-    ("float32", "bfloat16"): _narrow_bfloat,
+    ("float16", "float32"): widen_half,
+    ("float32", "float16"): narrow_half,
+    ("bfloat16", "float32"): widen_bfloat,
+    ("float32", "bfloat16"): narrow_bfloat,
 }
 
 
@@ -169,52 +168,3 @@ def looked_up(x: Array, table: Array) -> Array:
     bits = flat(x).view(f"u{x.itemsize}")
     loop(bits, table.view(f"u{table.itemsize}"), out.reshape(-1).view(f"u{out.itemsize}"))
     return out
-
-
-# --- arithmetic ----------------------------------------------------------------------------
-
-_ADD, _SUBTRACT, _MULTIPLY = 0, 1, 2
-_HOW = {operator.add: _ADD, operator.sub: _SUBTRACT, operator.mul: _MULTIPLY, operator.truediv: 3}
-
-
-@compiled
-def _act_on_halves(a: Array, b: Array, how: int, out: Array) -> None:
-    if how == _ADD:
-        for i in range(a.size):
-            out[i] = to_half(of_half(a[i]) + of_half(b[i]))
-    elif how == _SUBTRACT:
-        for i in range(a.size):
-            out[i] = to_half(of_half(a[i]) - of_half(b[i]))
-    elif how == _MULTIPLY:
-        for i in range(a.size):
-            out[i] = to_half(of_half(a[i]) * of_half(b[i]))
-    else:
-        for i in range(a.size):
-            out[i] = to_half(of_half(a[i]) / of_half(b[i]))
-
-
-@compiled
-def _act_on_bfloats(a: Array, b: Array, how: int, out: Array) -> None:
-    if how == _ADD:
-        for i in range(a.size):
-            out[i] = bfloat_of_single(single_of_bfloat(a[i]) + single_of_bfloat(b[i]))
-    elif how == _SUBTRACT:
-        for i in range(a.size):
-            out[i] = bfloat_of_single(single_of_bfloat(a[i]) - single_of_bfloat(b[i]))
-    elif how == _MULTIPLY:
-        for i in range(a.size):
-            out[i] = bfloat_of_single(single_of_bfloat(a[i]) * single_of_bfloat(b[i]))
-    else:
-        for i in range(a.size):
-            out[i] = bfloat_of_single(single_of_bfloat(a[i]) / single_of_bfloat(b[i]))
-
-
-def of_halves(act: Callable[..., Array], a: Array, b: Array) -> Array:
-    """``act(a, b)``, of `operator`, on row-major arrays of one shape and 16-bit float type.
-
-    Computed in float32, rounded once.
-    """
-    found = np.empty(a.shape, a.dtype)
-    loop = _act_on_halves if a.dtype.name == "float16" else _act_on_bfloats
-    loop(_bits(a), _bits(b), _HOW[act], _bits(found))
-    return found

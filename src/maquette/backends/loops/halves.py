@@ -7,7 +7,7 @@ what the plain path computes in single precision, operation by operation, so it 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,12 @@ import numpy.typing as npt
 
 from maquette.backends.loops.compiler import compiled
 from maquette.backends.loops.conversions import (
-    bfloat_of_single,
+    narrow_bfloat,
+    narrow_half,
     of_half,
     single_of_bfloat,
-    to_half,
+    widen_bfloat,
+    widen_half,
 )
 
 Array = npt.NDArray[Any]
@@ -41,6 +43,7 @@ _CODES = {
     for family, names in enumerate((_OF_ONE, _WITH_NUMBERS, _OF_TWO, _SLOPES, _OF_THREE))
     for code, name in enumerate(names)
 }
+_FIRST_OF_TWO, _OF_THREE_AT = 2, 4  # families
 
 
 # --- steps on runs in single precision -----------------------------------------------------
@@ -190,25 +193,40 @@ def _of_three(how: int, x: Array, y: Array, z: Array, p: Any, out: Array) -> Non
 
 
 @compiled
-def _load(bits: Array, single: bool, is_half: bool, out: Array) -> None:
-    if single:
-        out[:] = of_half(bits[0]) if is_half else single_of_bfloat(bits[0])
+def _load(bits: Array, start: int, step: int, is_half: bool, out: Array) -> None:
+    if step == 1 and is_half:
+        widen_half(bits[start : start + out.size], out)
+    elif step == 1:
+        widen_bfloat(bits[start : start + out.size], out)
+    elif step == 0:
+        out[:] = of_half(bits[start]) if is_half else single_of_bfloat(bits[start])
     elif is_half:
         for i in range(out.size):
-            out[i] = of_half(bits[i])
+            out[i] = of_half(bits[start + i * step])
     else:
         for i in range(out.size):
-            out[i] = single_of_bfloat(bits[i])
+            out[i] = single_of_bfloat(bits[start + i * step])
 
 
 @compiled
 def _store(run: Array, is_half: bool, bits: Array) -> None:
     if is_half:
-        for i in range(run.size):
-            bits[i] = to_half(run[i])
+        narrow_half(run, bits)
     else:
-        for i in range(run.size):
-            bits[i] = bfloat_of_single(run[i])
+        narrow_bfloat(run, bits)
+
+
+@compiled
+def _to_next_row(at: Array, starts: Array, sizes: Array, steps: Array) -> None:
+    """Go on to the next row of all dimensions but the last one, with each operand's start."""
+    for d in range(sizes.size - 2, -1, -1):
+        at[d] += 1
+        back = 0 if at[d] < sizes[d] else sizes[d]
+        for k in range(3):
+            starts[k] += steps[k, d] * (1 - back)
+        if back == 0:
+            return
+        at[d] = 0
 
 
 @compiled
@@ -216,25 +234,26 @@ def _over_runs(
     family: int,
     how: int,
     operands: tuple[Array, Array, Array],
-    count: int,
+    sizes: Array,
     steps: Array,
     numbers: Array,
     is_half: bool,
     out: Array,
 ) -> None:
     a, b, c = operands
-    rows, columns = out.shape
+    columns, along = sizes[-1], steps[:, -1]
     scratch = np.empty((4, min(columns, _RUN)), np.float32)
+    at, starts = np.zeros(sizes.size, np.int64), np.zeros(3, np.int64)
     p, q = numbers[0], numbers[1]
-    for r in range(rows):
+    for row in range(0, out.size, columns):
         for start in range(0, columns, _RUN):
             n = min(columns - start, _RUN)
             x, y, z, found = scratch[0, :n], scratch[1, :n], scratch[2, :n], scratch[3, :n]
-            _load(a[r * steps[0, 0] + start * steps[0, 1] :], steps[0, 1] == 0, is_half, x)
-            if count > 1:
-                _load(b[r * steps[1, 0] + start * steps[1, 1] :], steps[1, 1] == 0, is_half, y)
-            if count > 2:
-                _load(c[r * steps[2, 0] + start * steps[2, 1] :], steps[2, 1] == 0, is_half, z)
+            _load(a, starts[0] + start * along[0], along[0], is_half, x)
+            if family >= _FIRST_OF_TWO:
+                _load(b, starts[1] + start * along[1], along[1], is_half, y)
+            if family == _OF_THREE_AT:
+                _load(c, starts[2] + start * along[2], along[2], is_half, z)
             if family == 0:
                 _of_one(how, x, found)
             elif family == 1:
@@ -245,50 +264,60 @@ def _over_runs(
                 _slope(how, x, y, p, q, found)
             else:
                 _of_three(how, x, y, z, p, found)
-            _store(found, is_half, out[r, start : start + n])
+            _store(found, is_half, out[row + start : row + start + n])
+        _to_next_row(at, starts, sizes, steps)
 
 
 def computed_on_halves(
     name: str, operands: Sequence[Array], numbers: Sequence[float], out: Array
-) -> bool:
-    """Fill a row-major array with a step of operands of its type that broadcast to its shape.
-
-    False where one is strided, or is neither a row nor a column: then nothing is done.
-    """
-    layouts = [_layout(x, out.shape) for x in operands if x.flags.c_contiguous]
-    widths = {width for width, _, _ in layouts if width}
-    if len(layouts) < len(operands) or len(widths) > 1 or -1 in widths:
-        return False
-    columns = widths.pop() if widths else out.size
-    steps = np.zeros((3, 2), np.int64)
-    for step, (_, rows, along) in zip(steps, layouts, strict=False):
-        step[:] = columns if rows == _WHOLE else rows, along
-    bits = [x.reshape(-1).view(np.uint16) for x in operands]
-    a, b, c = bits + bits[:1] * (3 - len(bits))
+) -> None:
+    """Fill a row-major array with a step of operands of its type that broadcast to its shape."""
+    if not out.size:
+        return
+    rows = [x if min(x.strides, default=0) >= 0 else np.ascontiguousarray(x) for x in operands]
+    sizes, steps = _merged(out.shape, tuple([(x.shape, x.strides) for x in rows]))
+    memory = [_memory(x) for x in rows]
+    a, b, c = (memory * 3)[:3]
     given = np.array([*numbers, 0, 0][:2], np.float32)
-    result = out.view(np.uint16).reshape(-1, columns)
-    is_half = out.dtype == np.float16
-    _over_runs(*_CODES[name], (a, b, c), len(bits), steps, given, is_half, result)
-    return True
+    bits = out.view(np.uint16).reshape(-1)
+    _over_runs(*_CODES[name], (a, b, c), sizes, steps, given, out.dtype == np.float16, bits)
 
 
-_WHOLE = -1
+@lru_cache(maxsize=256)
+def _merged(
+    shape: tuple[int, ...], operands: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+) -> tuple[Array, Array]:
+    """The sizes of the fewest dimensions, and the steps of three operands along them.
 
-
-def _layout(x: Array, shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """How an operand lies in a result as a matrix: its columns, steps from row to row and along.
-
-    0 columns where any number fits, -1 where none does.
+    operands: the shapes, which broadcast to the one that is given, and strides in bytes.
     """
-    if x.size == 1:
-        return 0, 0, 0
-    padded = (1,) * (len(shape) - x.ndim) + x.shape
-    if padded == shape:
-        return 0, _WHOLE, 1
-    first = next(i for i, n in enumerate(padded) if n != 1)
-    if padded[first:] == shape[first:]:
-        return x.size, 0, 1
-    last = max(i for i, n in enumerate(padded) if n != 1) + 1
-    if padded[:last] == shape[:last]:
-        return prod(shape[last:]), 1, 0
-    return -1, 0, 0
+    sizes, steps = [1], [[0] * len(operands)]
+    for n, *step in zip(shape, *[_steps(*each, len(shape)) for each in operands], strict=True):
+        if n == 1:
+            continue
+        if all(outer == n * inner for outer, inner in zip(steps[-1], step, strict=True)):
+            sizes[-1] *= n
+            steps[-1] = step
+        elif sizes == [1]:
+            sizes, steps = [n], [step]
+        else:
+            sizes.append(n)
+            steps.append(step)
+    padded = np.zeros((3, len(sizes)), np.int64)
+    padded[: len(operands)] = np.array(steps).T
+    return np.array(sizes), padded
+
+
+def _steps(shape: tuple[int, ...], strides: tuple[int, ...], ndim: int) -> list[int]:
+    """From element to element along each dimension that an operand is broadcast to."""
+    steps = [0 if n == 1 else step // 2 for n, step in zip(shape, strides, strict=True)]
+    return [0] * (ndim - len(shape)) + steps
+
+
+def _memory(x: Array) -> Array:
+    """The bits from an array's first element to its last one, and what is between."""
+    if x.flags.c_contiguous:
+        return x.reshape(-1).view(np.uint16)
+    last = sum((n - 1) * step for n, step in zip(x.shape, x.strides, strict=True))
+    bits = x[(slice(0, 1),) * x.ndim].view(np.uint16)
+    return np.lib.stride_tricks.as_strided(bits, (last // 2 + 1,), (2,))
