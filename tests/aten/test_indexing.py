@@ -294,3 +294,15 @@ def test_places_of_what_is_not_zero_are_numpys(shape: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(found, np.argwhere(x.numpy()))
     assert (x > 0).nonzero().shape == ((x > 0).sum(), len(shape))
     assert torch.nansum(x, 0).isnan().sum() == 0
+
+
+@pytest.mark.parametrize("kind, most", [(torch.float16, 2048), (torch.bfloat16, 256)], ids=str)
+def test_added_slices_of_halves_are_rounded_each_and_scattered_ones_once(
+    kind: mq.dtype, most: int
+) -> None:
+    x, ones = torch.zeros(2, 50, dtype=kind), torch.ones(2500, 50, dtype=kind)
+    rows = torch.zeros(2500, dtype=torch.int64)
+    assert x.index_add(0, rows, ones)[0].eq(most).all()
+    assert x.index_put((rows,), ones, accumulate=True)[0].eq(most).all()
+    whole = torch.tensor(2500, dtype=kind)
+    assert x.scatter_add(0, rows[:, None].expand_as(ones), ones)[0].eq(whole).all()

@@ -73,3 +73,30 @@ def test_steps_on_halves_of_all_layouts_have_the_plain_bits(
 
     for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+def _sums_at_positions(kind: mq.dtype) -> list[mq.Tensor]:
+    """Values of which several meet at a position, by each operator."""
+    torch.manual_seed(3)
+    x, y = torch.randn(2, 90, 90).to(kind)
+    rows, index = torch.randint(0, 9, (90,)), torch.randint(0, 90, (90, 90))
+    pairs = (index, index.t())
+    reductions = ["sum", "prod", "mean", "amax", "amin"]
+    return [
+        *[x.index_add(dim, rows, y) for dim in (0, 1)],
+        x.index_add(1, rows[:50], y[:, 20:70]),
+        x.index_put((rows,), y, accumulate=True),
+        x.index_put(pairs, y, accumulate=True),
+        *[x.put(index - 45, y, add) for add in (True, False)],
+        *[x.scatter(dim, index, y) for dim in (0, 1)],
+        *[x.scatter_add(dim, index, y) for dim in (0, 1)],
+        *[x.scatter_reduce(dim, index, y, how) for how in reductions for dim in (0, 1)],
+        *[x.index_reduce(dim, rows, y, how) for how in reductions[1:] for dim in (0, 1)],
+    ]
+
+
+@pytest.mark.parametrize("kind", HALVES, ids=str)
+def test_halves_meet_at_positions_as_plainly(kind: mq.dtype, plainly: Plainly) -> None:
+    expected = plainly(lambda: _sums_at_positions(kind))
+    for found, plain in zip(_sums_at_positions(kind), expected, strict=True):
+        np.testing.assert_array_equal(*[np.asarray(t.float()) for t in (found, plain)])

@@ -260,11 +260,28 @@ def added_at(target: Array, index: Any, values: Any) -> None:
     if isinstance(index, tuple) and _is_full(target, index):
         flat = np.ravel_multi_index(index, target.shape, mode="wrap").reshape(-1)
         given = np.broadcast_to(np.asarray(values, target.dtype), index[0].shape).reshape(-1)
-        np.add.at(target.reshape(-1), flat, given)
+        if not added_slices(target.reshape(-1), 0, flat, given):
+            np.add.at(target.reshape(-1), flat, given)
     elif type(index) is np.ndarray and index.dtype.kind in "iu" and target.ndim > 1:
         _add_rows(target, index, values)
     else:
         np.add.at(target, index, values)
+
+
+def added_slices(target: Array, axis: int, places: Array, values: Array) -> bool:
+    """Add slices of 16-bit floats at positions along an axis, each sum rounded; as many as places.
+
+    False where there is no loop for it: then nothing was done.
+    """
+    kind, fits = target.dtype, target.flags.c_contiguous and values.dtype == target.dtype
+    if kind.itemsize != 2 or kind.kind in "iu" or not fits or values.size < LARGE_HALVES:
+        return False
+    loops = backend_for(np).loops
+    if loops is None or places.min() < 0 or places.max() >= target.shape[axis]:
+        return False
+    given = values.copy() if np.may_share_memory(target, values) else values
+    loops.add_slices_of_halves(target, axis, places, given)
+    return True
 
 
 def _is_full(target: Array, index: tuple[Any, ...]) -> bool:
@@ -290,6 +307,8 @@ def _add_rows(target: Array, index: Array, values: Any) -> None:
 
 def _add_flat_rows(target: Array, rows: Array, values: Array) -> None:
     starts = np.where(rows < 0, rows + len(target), rows)
+    if added_slices(target, 0, starts, values):
+        return
     loops = loops_of_places(np, values.size, target) if rows.size else None
     if loops is not None and starts.min() >= 0 and starts.max() < len(target):
         loops.add_rows(target, starts, values)

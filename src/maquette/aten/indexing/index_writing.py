@@ -11,6 +11,7 @@ from types import ModuleType
 
 import numpy as np
 
+from maquette.aten.common.accumulation import is_narrow, wide
 from maquette.aten.common.array_libraries import (
     assigned_at,
     combined_at,
@@ -22,7 +23,9 @@ from maquette.aten.common.array_libraries import (
 from maquette.aten.common.axes import Array
 from maquette.aten.common.formula_helpers import times
 from maquette.aten.common.fresh_writes import zeros_beside
+from maquette.aten.common.large_arrays import added_slices
 from maquette.aten.common.memory_overlap import refuse_overlap, warn_of_expanded
+from maquette.aten.common.narrow_floats import converted
 from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import Number, result_dtype
 from maquette.aten.indexing.gathering import check_flat
@@ -243,6 +246,8 @@ def _add(
     where = _in_lines(index, len(target), error=error)
     factor = result_dtype(alpha, from_numpy_dtype(source.dtype))
     scaled = source if alpha == 1 else source * source.dtype.type(factor)
+    if xp is np and self.ndim and added_slices(self, dim % self.ndim, where, scaled):
+        return self
     return out_of_lines(
         xp, combined_at(xp, "add", target, where, lines(xp, scaled, dim)), self, dim
     )
@@ -435,6 +440,9 @@ def _reduce(
     reduce: str,
     include_self: bool,
 ) -> Array:
+    if is_narrow(self):
+        summed = _reduce(xp, wide(self), dim, index, wide(source), reduce, include_self)
+        return assigned_at(xp, self, ..., converted(summed, self.dtype))
     target = lines(xp, self, dim)
     where = _in_lines(index, len(target))
     if not where.size:
@@ -562,8 +570,12 @@ def _put(xp: ModuleType, self: Array, index: Array, source: Array, accumulate: b
     if index.size == 0:
         return self
     if xp is np and self.flags.c_contiguous:
-        flat, how = index.reshape(-1) % self.size, "add" if accumulate else "assign"
-        if combined_along(xp, self.reshape(-1), 0, flat, source.reshape(-1), how):
+        into, given, how = self.reshape(-1), source.reshape(-1), "add" if accumulate else "assign"
+        flat = index.reshape(-1)
+        flat = np.where(flat < 0, flat + self.size, flat) if flat.min() < 0 else flat
+        if accumulate and added_slices(into, 0, flat, given):
+            return self
+        if combined_along(xp, into, 0, flat, given, how):
             return self
     where = xp.unravel_index(index.reshape(-1) % self.size, self.shape) if self.ndim else ()
     if not accumulate:

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from maquette.aten.common.accumulation import is_narrow
+from maquette.aten.common.accumulation import is_narrow, wide
 from maquette.aten.common.array_libraries import assigned_at, combined_at
 from maquette.aten.common.axes import Array
 from maquette.aten.common.batching_forms import along, along_like
 from maquette.aten.common.large_arrays import added_along, loops_of_places
 from maquette.aten.common.memory_overlap import refuse_overlap
+from maquette.aten.common.narrow_floats import converted
 from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import Number, result_dtype
 from maquette.aten.indexing.gathering import check_positions, in_range, sized
@@ -85,10 +86,13 @@ def scatter_into(
     else:
         part = values.reshape(sized(values.shape))
         given = part[tuple([slice(0, n) for n in where.shape])]
+    if reduce is not None and is_narrow(whole):  # in single precision, rounded once
+        options: dict[str, Any] = {"include_self": include_self}
+        work = scatter_into(xp, wide(whole), axis, where, wide(given), reduce, **options)
+        return assigned_at(xp, target, ..., converted(work, whole.dtype).reshape(target.shape))
     adds = reduce in ("sum", "add") and include_self and whole.dtype != np.bool_
-    if adds and given.dtype == whole.dtype:
-        if not is_narrow(whole) and added_along(xp, whole, where, given, axis):
-            return target
+    if adds and given.dtype == whole.dtype and added_along(xp, whole, where, given, axis):
+        return target
     how = ufunc_of(reduce) if include_self else None
     if how is not None and combined_along(xp, whole, axis, where, given, how):
         return target
@@ -123,6 +127,8 @@ def combined_along(
     if xp is np and target.dtype == given.dtype == np.bool_:  # sums are "or", products are "and"
         target, given = target.view(np.uint8), given.view(np.uint8)
         how = {"add": "maximum", "multiply": "minimum"}.get(how, how)
+    if xp is np and how == "assign" and target.itemsize == given.itemsize == 2:
+        target, given = target.view(np.int16), given.view(np.int16)
     loops = loops_of_places(xp, where.size, target, given)
     rest = [(n, m) for d, (n, m) in enumerate(zip(target.shape, where.shape)) if d != axis]
     if loops is None or not target.flags.c_contiguous or any(n != m for n, m in rest):
@@ -141,12 +147,11 @@ def reduce_into(
     *,
     include_self: bool,
 ) -> Array:
-    """Let ``values`` meet at positions of ``target``; in wide types, rounded once.
+    """Let ``values`` meet at positions of ``target``, which is of no narrow type.
 
     The result is the array to go on with.
     """
-    work = target.astype(accumulation(xp, target), copy=False)
-    given = values.astype(work.dtype, copy=False)
+    work, given = target, values.astype(target.dtype, copy=False)
     if not include_self:
         work = assigned_at(xp, work, at, _start(xp, reduce, work))
     if reduce in ("sum", "add", "mean"):
@@ -172,13 +177,6 @@ def _met(xp: ModuleType, name: str, work: Array, at: tuple[Array, ...], given: A
         return combined_at(xp, name, work, at, given)
     loops.combine_rows(work, at[0], given, name)
     return work
-
-
-def accumulation(xp: ModuleType, array: Array) -> np.dtype[Any]:
-    """The dtype to accumulate in: 16-bit floats in float32, others in their own."""
-    kind = from_numpy_dtype(array.dtype)
-    narrow = kind.is_floating_point and kind.itemsize < 4
-    return np.dtype(np.float32) if narrow else array.dtype
 
 
 def _start(xp: ModuleType, reduce: str, work: Array) -> object:

@@ -106,7 +106,7 @@ from maquette.backends.loops.samples import (
     pair_gradients,
     pulls_between,
 )
-from maquette.backends.loops.scatters import combine_along, combine_rows
+from maquette.backends.loops.scatters import add_slices_of_halves, combine_along, combine_rows
 from maquette.backends.loops.smooth import (
     elu,
     erfinv,
@@ -193,6 +193,7 @@ __all__ = [
     "threshold",
     "adam_step",
     "add_rows",
+    "add_slices_of_halves",
     "add_to_rows",
     "add_windows",
     "channel_products",

@@ -12,6 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from maquette.backends.loops.compiler import compiled
+from maquette.backends.loops.conversions import (
+    bfloat_of_single,
+    of_half,
+    single_of_bfloat,
+    to_half,
+)
 
 Array = npt.NDArray[Any]
 
@@ -137,3 +143,55 @@ def combine_rows(target: Array, rows: Array, values: Array, how: str) -> None:
     _OF_ROWS[how](
         target.reshape(wide), np.ascontiguousarray(rows), np.ascontiguousarray(values).reshape(wide)
     )
+
+
+# --- slices of 16-bit floats ---------------------------------------------------------------
+
+
+@compiled
+def _add_halves(row: Array, values: Array) -> None:
+    for i in range(row.size):
+        row[i] = to_half(of_half(row[i]) + of_half(values[i]))
+
+
+@compiled
+def _add_bfloats(row: Array, values: Array) -> None:
+    for i in range(row.size):
+        row[i] = bfloat_of_single(single_of_bfloat(row[i]) + single_of_bfloat(values[i]))
+
+
+@compiled
+def _add_slices(target: Array, places: Array, values: Array, is_half: bool) -> None:
+    for o in range(target.shape[0]):
+        for s in range(places.size):
+            if is_half:
+                _add_halves(target[o, places[s]], values[o, s])
+            else:
+                _add_bfloats(target[o, places[s]], values[o, s])
+
+
+@compiled
+def _add_numbers(target: Array, places: Array, values: Array, is_half: bool) -> None:
+    for o in range(target.shape[0]):
+        row = target[o]
+        for s in range(places.size):
+            old, v = row[places[s]], values[o, s]
+            if is_half:
+                row[places[s]] = to_half(of_half(old) + of_half(v))
+            else:
+                row[places[s]] = bfloat_of_single(single_of_bfloat(old) + single_of_bfloat(v))
+
+
+def add_slices_of_halves(target: Array, axis: int, places: Array, values: Array) -> None:
+    """Add the slices of 16-bit floats along an axis to those of a row-major target, in order.
+
+    Each sum is rounded. places: from 0, all within the target.
+    """
+    outer, inner = prod(target.shape[:axis]), prod(target.shape[axis + 1 :])
+    into = target.view(np.uint16).reshape(outer, target.shape[axis], inner)
+    given = np.ascontiguousarray(values.view(np.uint16)).reshape(outer, places.size, inner)
+    rows, is_half = np.ascontiguousarray(places), target.dtype == np.float16
+    if inner == 1:
+        _add_numbers(into[..., 0], rows, given[..., 0], is_half)
+    else:
+        _add_slices(into, rows, given, is_half)
