@@ -396,6 +396,9 @@ def test_T65_the_hooks_of_a_tensor_are_shown_and_exchanged() -> None:
     x._backward_hooks = {0: lambda grad: grad * 5}
     x.sum().backward()
     assert x.grad.tolist() == [5.0, 5.0]
+    x._backward_hooks.clear()
+    x.sum().backward()
+    assert x.grad.tolist() == [6.0, 6.0]
     with pytest.raises(RuntimeError, match="_backward_hooks is not allowed"):
         del x._backward_hooks
 

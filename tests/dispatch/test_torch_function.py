@@ -1,5 +1,6 @@
 """`__torch_function__`: modes, classes, and what happens without a handler (D135, D136)."""
 
+import operator
 import subprocess
 import sys
 
@@ -422,3 +423,65 @@ def test_D135_setting_up_a_tensor_of_a_class_asks_no_handler_twice(own):
     """What Tensor does within an offered call is not offered again."""
     assert [func for func, *_ in asked(lambda: own.requires_grad_())] == [mq.Tensor.requires_grad_]
     assert [func for func, *_ in asked(own.tolist)] == [mq.Tensor.tolist]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [mq.tensor, mq.as_tensor, mq.asarray, lambda v: mq.sparse_coo_tensor([v], [1.0], (2,))],
+)
+def test_D135_modes_answer_for_data_that_is_no_tensor(make):
+    with Seeing(answer=-1) as mode:
+        assert make([1]) == -1
+    assert len(mode.seen) == 1
+
+
+def test_D135_old_constructors_are_not_offered():
+    with Seeing() as mode:
+        mq.Tensor([1.0])
+    assert not mode.seen
+
+
+@pytest.mark.parametrize("name", ["sub", "truediv", "floordiv", "mod", "pow", "matmul", "rshift"])
+def test_D135_the_class_on_the_right_is_asked_where_all_gave_not_implemented(name):
+    class Right(mq.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func.__name__ if func.__name__.startswith("__r") else NotImplemented
+
+    class Left(mq.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return NotImplemented
+
+    assert getattr(operator, name)(Left(), Right()).startswith("__r")
+    with pytest.raises(TypeError, match="unsupported operand type"):
+        getattr(operator, name)(Left(), Left())
+
+
+def test_D136_modes_do_not_see_results_become_subclasses():
+    class Plain(mq.Tensor):
+        pass
+
+    with Seeing() as mode:
+        mq.neg(Plain())
+    assert {func.__name__ for _, func, *_ in mode.seen} == {"neg"}
+
+
+def test_D135_a_mode_with_a_classmethod_is_refused():
+    class Wrong(TorchFunctionMode):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    with Wrong(), pytest.raises(RuntimeError, match="classmethod is not supported"):
+        mq.ones(2)
+
+
+def test_D135_handlers_get_outputs_and_inputs_of_grad_in_tuples():
+    class Like:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return args
+
+    x = Like()
+    assert mq.autograd.grad(x, inputs=x) == ((x,), (x,))

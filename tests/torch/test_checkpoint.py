@@ -178,3 +178,15 @@ def test_what_a_block_saved_is_fetched_once_in_a_backward():
     out = checkpoint(Twice.apply, mq.ones(2, requires_grad=True).sin(), use_reentrant=False)
     with pytest.raises(CheckpointError, match="already unpacked once"):
         out.sum().backward()
+
+
+def test_a_backward_within_another_fetches_for_itself():
+    def block(a):
+        inner = a.sin().cos()
+        return inner, inner.sin()
+
+    x = mq.ones((), requires_grad=True)
+    inner, outer = checkpoint(block, x, use_reentrant=False)
+    outer.grad_fn.register_hook(lambda *grads: inner.backward(retain_graph=True))
+    outer.backward(retain_graph=True)
+    assert mq.allclose(x.grad, -(x.sin().sin() * x.cos()) * (1 + x.sin().cos().cos()))

@@ -189,3 +189,12 @@ def test_questions_before_the_end_are_refused() -> None:
         prof.table()
     with pytest.raises(RuntimeError, match="not reentrant"):
         prof.__enter__()
+
+
+def test_a_range_of_the_first_operators_is_seen() -> None:
+    with whole() as prof:
+        handle = mq.ops.profiler._record_function_enter("bar")
+        mq.ones(2) * 2
+        mq.ops.profiler._record_function_exit(handle)
+    bar = next(event for event in prof.function_events if event.name == "bar")
+    assert "aten::mul" in names(bar.cpu_children)

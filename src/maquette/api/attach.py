@@ -25,6 +25,7 @@ from maquette.dispatch.registry import find_packet
 from maquette.dispatch.schemas.matching import MatchError
 from maquette.dispatch.torch_function import (
     NO_OVERRIDE,
+    NobodyAnswersError,
     Overridden,
     call_torch_function,
     is_overridden,
@@ -58,8 +59,7 @@ def _binary(
             if other.__class__ in _NUMBERS or isinstance(other, _NUMBERS):
                 return by_number(self, other)
             if overrides_torch_function(type(other)):
-                answer = call_torch_function(public(), (self, other), {})
-                return NotImplemented if answer is NO_OVERRIDE else answer
+                return _answer(public(), self, other)
             if isinstance(other, np.generic):
                 return method(self, plain(other))  # a NumPy scalar counts as a number (T51)
             converted = _compared(other) if dunder in _COMPARES else None
@@ -69,7 +69,10 @@ def _binary(
         except MatchError:
             check_int(other)
             raise
-        return offered(public(), (self, other), {})
+        try:
+            return offered(public(), (self, other), {})
+        except NobodyAnswersError:
+            return NotImplemented  # Python asks the other operand's class, then says what is wrong
 
     def overridden(ks: int, self: Tensor, other: object, *defaults: object) -> object:
         return method(self, other)
@@ -84,6 +87,15 @@ def _binary(
             lambda ks: overridden if ks & TORCH_FUNCTION else op.resolve(ks),
         )
     return method
+
+
+def _answer(function: Callable[..., object], self: Tensor, other: object) -> object:
+    """What the other operand's class, which is no tensor's, answers; NotImplemented for nothing."""
+    try:
+        answer = call_torch_function(function, (self, other), {})
+    except NobodyAnswersError:
+        return NotImplemented
+    return NotImplemented if answer is NO_OVERRIDE else answer
 
 
 # Operators that handlers know by Python's name for them; others by the method's.
@@ -177,11 +189,13 @@ def _reflected(dunder: str, rule: Callable[..., object]) -> Callable[..., object
 
     def method(self: Tensor, other: object) -> object:
         if _may_be_overridden(self) and is_overridden((self, other), {}):
-            return offered(getattr(Tensor, dunder), (self, other), {})
+            try:
+                return offered(getattr(Tensor, dunder), (self, other), {})
+            except NobodyAnswersError:
+                return NotImplemented
         if not isinstance(other, (Tensor, *_NUMBERS)):
             if overrides_torch_function(type(other)):
-                answer = call_torch_function(getattr(Tensor, dunder), (self, other), {})
-                return NotImplemented if answer is NO_OVERRIDE else answer
+                return _answer(getattr(Tensor, dunder), self, other)
             if isinstance(other, np.generic):
                 other = plain(other)
             elif not (isinstance(other, np.ndarray) and dunder in _BY_RECIPROCAL):

@@ -38,6 +38,7 @@ from maquette.core.symbols import node_of
 from maquette.core.warned import warn_once
 from maquette.dispatch.modes import WATCHED, no_dispatch
 from maquette.dispatch.tls import tls
+from maquette.dispatch.torch_function import DisableTorchFunction, seen_by_modes
 from maquette.tensor.arrays import Array
 from maquette.tensor.interchange import from_dlpack
 from maquette.tensor.keys import inference_keys, keys_for
@@ -49,6 +50,7 @@ Data: TypeAlias = object
 Place: TypeAlias = "Device | str | int | None"
 
 
+@seen_by_modes
 def tensor(
     data: Data,
     *,
@@ -70,19 +72,22 @@ def tensor(
             "sourceTensor.detach().clone().requires_grad_(True), rather than "
             "tensor(sourceTensor).",
             UserWarning,
-            stacklevel=2,
+            stacklevel=3,  # the caller of what `seen_by_modes` made
         )
-        if tls.st.dispatch_modes:  # they see one operator
-            made = _placed_anew(data.detach(), dtype, data.device if device is None else device)
-        else:
-            made = _placed(data.detach().clone(), dtype, device)
-    elif isinstance(data, TypedStorage | UntypedStorage):
-        made = _placed(_of_storage(data, dtype), dtype, device)
-    elif isinstance(data, np.ndarray) and tls.st.dispatch_modes:
-        made = _placed_anew(_lifted(array_of(data, None), cpu), dtype, device)
-    else:
-        made = _lifted(array_of(data, dtype), device)
+    made = _copy_of(data, dtype, device)
     return requiring_grad(made) if requires_grad else made
+
+
+def _copy_of(data: Data, dtype: DType | None, device: Place) -> Tensor:
+    if isinstance(data, Tensor):
+        if tls.st.dispatch_modes:  # they see one operator
+            return _placed_anew(data.detach(), dtype, data.device if device is None else device)
+        return _placed(data.detach().clone(), dtype, device)
+    if isinstance(data, TypedStorage | UntypedStorage):
+        return _placed(_of_storage(data, dtype), dtype, device)
+    if isinstance(data, np.ndarray) and tls.st.dispatch_modes:
+        return _placed_anew(_lifted(array_of(data, None), cpu), dtype, device)
+    return _lifted(array_of(data, dtype), device)
 
 
 def _of_storage(data: TypedStorage | UntypedStorage, kind: DType | None) -> Tensor:
@@ -125,15 +130,23 @@ def _lifted(array: Array, device: Place) -> Tensor:
     where = default_device() if device is None else Device(device)
     if where is not None and canonical(where) is not cpu:
         with observers_paused():
-            here = lift_fresh(carrier)
+            here = _lift(carrier)
         moved = here.to(device=where)
         assert isinstance(moved, Tensor)
         return moved
     if OBSERVERS and tls.st.fake_mode is None:
         announce(storage)  # it stays
-    made = lift_fresh(carrier)
+    made = _lift(carrier)
     assert isinstance(made, Tensor)
     return made
+
+
+def _lift(carrier: Tensor) -> Tensor:
+    """``lift_fresh``, which dispatch modes see, and function modes do not."""
+    if not tls.st.function_modes:
+        return lift_fresh(carrier)
+    with DisableTorchFunction():
+        return lift_fresh(carrier)
 
 
 def number(value: complex, dtype: DType) -> Tensor:
@@ -331,7 +344,7 @@ def from_numpy(array: Array) -> Tensor:
         return _sharing(array)
     with observers_paused():
         real = _sharing(array)
-    made = lift_fresh(real)
+    made = _lift(real)
     assert isinstance(made, Tensor)
     return made
 
@@ -351,6 +364,7 @@ def _warn_read_only() -> None:
     )
 
 
+@seen_by_modes
 def as_tensor(data: Data, dtype: DType | None = None, device: Place = None) -> Tensor:
     """``data`` as a tensor, sharing memory where dtype and device allow it (T50)."""
     dtype = given_dtype("as_tensor", dtype)
@@ -359,7 +373,7 @@ def as_tensor(data: Data, dtype: DType | None = None, device: Place = None) -> T
     if isinstance(data, np.ndarray):
         with observers_paused():
             shared = _sharing(data)
-        lifted = lift_fresh(shared)
+        lifted = _lift(shared)
         assert isinstance(lifted, Tensor)
         if OBSERVERS and lifted._storage is shared._storage:
             announce(shared._storage)
@@ -367,6 +381,7 @@ def as_tensor(data: Data, dtype: DType | None = None, device: Place = None) -> T
     return tensor(data, dtype=dtype, device=device)
 
 
+@seen_by_modes
 def asarray(
     obj: Data,
     *,
@@ -417,6 +432,7 @@ def _shares(made: Tensor, source: Tensor | Array) -> bool:
     return made._mq_data is not None and np.shares_memory(made._mq_data, source)
 
 
+@seen_by_modes
 def frombuffer(
     buffer: Data, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
@@ -457,6 +473,7 @@ def frombuffer(
     return requiring_grad(made) if requires_grad else made
 
 
+@seen_by_modes
 def from_file(
     filename: str | os.PathLike[str],
     shared: bool | None = None,
@@ -495,7 +512,13 @@ def _construct(cls: type[Tensor], *args: object, **kwargs: object) -> Tensor:
 
 
 def legacy(kind: DType, args: Sequence[object], kwargs: dict[str, object]) -> Tensor:
-    """What the constructors of old make: sizes give uninitialised values, anything else is data."""
+    """What the constructors of old make: sizes give uninitialised values, anything else is data.
+
+    No ``__torch_function__`` is told of it.
+    """
+    if tls.st.function_modes:
+        with DisableTorchFunction():
+            return legacy(kind, args, kwargs)
     device = kwargs.pop("device", None)
     if "size" in kwargs:
         args = (Size(kwargs.pop("size")),)  # type: ignore[arg-type]  # Size checks it
@@ -513,7 +536,7 @@ def legacy(kind: DType, args: Sequence[object], kwargs: dict[str, object]) -> Te
             return args[0].tensor()
         if isinstance(args[0], np.ndarray) and args[0].dtype == kind.numpy:
             return from_numpy(args[0])
-        return tensor(args[0], dtype=kind, device=device)  # type: ignore[arg-type]  # Device checks it
+        return _copy_of(args[0], kind, device)  # type: ignore[arg-type]  # Device checks it
     sizes = args[0] if len(args) == 1 and isinstance(args[0], Size) else args or (0,)
     made = empty(tuple(sizes), dtype=kind, device=device)
     assert isinstance(made, Tensor)

@@ -21,6 +21,7 @@ from maquette.core.errors import check
 from maquette.core.layout import layout as Layout
 from maquette.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from maquette.dispatch.registry import ops
+from maquette.dispatch.torch_function import seen_by_modes
 from maquette.tensor.tensor import Tensor
 
 Data: TypeAlias = Any
@@ -107,6 +108,7 @@ def _values(data: Data, dtype: DType | None, device: Place) -> Tensor:
     return as_tensor(data, dtype=dtype, device=where)
 
 
+@seen_by_modes
 def sparse_coo_tensor(
     indices: Data = None,
     values: Data = None,
@@ -157,6 +159,7 @@ def _leaf(made: Tensor, requires_grad: bool) -> Tensor:
     return made.detach().requires_grad_()
 
 
+@seen_by_modes
 def sparse_compressed_tensor(
     compressed_indices: Data,
     plain_indices: Data,
@@ -214,7 +217,7 @@ def _of_layout(kind: Layout) -> Callable[..., Tensor]:
 
     named.__name__ = named.__qualname__ = f"{kind.name}_tensor"
     named.__doc__ = f"`sparse_compressed_tensor` of layout ``{kind}``."
-    return named
+    return seen_by_modes(named)
 
 
 sparse_csr_tensor = _of_layout(sparse_csr)

@@ -6,10 +6,15 @@ orders it among operators with effects.
 
 from __future__ import annotations
 
-from maquette.core.ranges import begin_range, end_range
+import itertools
+
+from maquette.core.dtype import int64
+from maquette.core.ranges import RangeListener, begin_range, end_range
 from maquette.library.effects import register_effectful_op
 from maquette.library.objects.script_objects import register_class
 from maquette.library.page import define
+from maquette.tensor.tensor import Tensor
+from maquette.transforms.rules import operators
 
 
 class RecordedRange:
@@ -42,3 +47,27 @@ def record_function_enter_new_explicit(name: str, args: str | None = None) -> Re
 @_record_function_exit.explicit
 def record_function_exit_explicit(record: RecordedRange) -> None:
     end_range(record.begun)
+
+
+# --- before there were objects: a range is a number in a tensor ----------------------------------
+
+_record_function_enter = define(
+    "profiler::_record_function_enter(str name, str? args=None) -> Tensor"
+)
+_record_function_enter.side_effect()
+_record_function_exit_of_number = define("profiler::_record_function_exit(Tensor handle) -> ()")
+_next_number = itertools.count().__next__
+_open: dict[int, list[tuple[RangeListener, object]]] = {}
+
+
+@_record_function_enter.explicit
+def record_function_enter_explicit(name: str, args: str | None = None) -> Tensor:
+    number = _next_number()
+    _open[number] = begin_range(name, args)
+    handle: Tensor = operators.full((), number, dtype=int64)
+    return handle
+
+
+@_record_function_exit_of_number.explicit
+def record_function_exit_of_number_explicit(handle: Tensor) -> None:
+    end_range(_open.pop(int(handle), []))

@@ -6,6 +6,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 from maquette.autograd.engine import check_layout, run_backward
@@ -167,7 +168,15 @@ DUAL_GRAD: list[Callable[..., tuple[Grad, ...]]] = []
 """`backward` and `grad` inside of a dual level, which is a layer above: `transforms.forward_ad`."""
 
 
-@overridable
+def _as_tuples(*given: object) -> list[object]:
+    """Outputs and inputs as handlers of ``__torch_function__`` get them: tuples, also of one."""
+    alone = (Tensor, GradientEdge)
+    return [
+        tuple(g) if isinstance(g, Sequence) and not isinstance(g, alone) else (g,) for g in given
+    ]
+
+
+@partial(overridable, arranged=_as_tuples)
 def grad(
     outputs: Tensors,
     inputs: Tensors,

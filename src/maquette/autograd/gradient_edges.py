@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from maquette.autograd.engine import current_run
 from maquette.autograd.hooks import RemovableHandle, TensorHook
@@ -177,25 +177,53 @@ def _known_edge(t: Tensor) -> Edge | None:
     return grad_edge(t)
 
 
-def _backward_hooks(self: Tensor) -> Mapping[int, TensorHook] | None:
+class TensorHooks(MutableMapping[int, Callable[..., object]]):
+    """The hooks on one output of a node, by their handles' ids: as they are now, to be changed."""
+
+    def __init__(self, edge: Edge) -> None:
+        node, self._number = edge
+        self._hooks = hooks_of(node).tensor
+
+    def __getitem__(self, key: int) -> Callable[..., object]:
+        number, hook = self._hooks[key]
+        if number != self._number:
+            raise KeyError(key)
+        return hook
+
+    def __setitem__(self, key: int, hook: Callable[..., object]) -> None:
+        self._hooks[key] = self._number, cast(TensorHook, hook)
+
+    def __delitem__(self, key: int) -> None:
+        self[key]  # it may be another output's
+        del self._hooks[key]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([key for key, (number, _) in self._hooks.items() if number == self._number])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _backward_hooks(self: Tensor) -> MutableMapping[int, Callable[..., object]] | None:
     """The hooks on the value that the tensor has now, by their handles' ids; None before the first.
 
-    Not to be changed; a dict of hooks, or None, may be assigned.
+    A dict of hooks, or None, may be assigned.
     """
     edge = _known_edge(self)
-    if edge is None or edge[0].hooks is None:
-        return None
-    hooks = edge[0].hooks.tensor.items()
-    return MappingProxyType({key: hook for key, (at, hook) in hooks if at == edge[1]})
-
-
-def _assign_hooks(self: Tensor, hooks: Mapping[int, TensorHook] | None) -> None:
-    edge = _known_edge(self)
     if edge is not None and edge[0].hooks is not None:
-        there = edge[0].hooks.tensor
-        for key in [key for key, (at, _) in there.items() if at == edge[1]]:
-            del there[key]
-    for hook in (hooks or {}).values():
+        return TensorHooks(edge)
+    return None if self._ag is None else self._ag.unused_hooks
+
+
+def _assign_hooks(self: Tensor, hooks: MutableMapping[int, Callable[..., object]] | None) -> None:
+    known = _backward_hooks(self)
+    given = None if hooks is None else dict(hooks)
+    if known is not None:
+        known.clear()
+    if not self.requires_grad:  # nothing calls them
+        self._autograd().unused_hooks = hooks
+        return
+    for hook in (given or {}).values():
         self.register_hook(hook)
 
 

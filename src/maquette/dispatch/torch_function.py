@@ -297,6 +297,10 @@ def overriding_classes(args: Sequence[object], kwargs: Mapping[str, object]) -> 
     return distinct_classes(found) if found else ()
 
 
+class NobodyAnswersError(TypeError):
+    """Every handler that was asked gave NotImplemented."""
+
+
 def call_torch_function(
     func: Callable[..., object],
     args: tuple[object, ...],
@@ -321,7 +325,13 @@ def call_torch_function(
         mode = _pop(st)
         asked.append(mode)
         try:
-            result = mode.__torch_function__(func, types, args, kwargs)
+            answer = mode.__torch_function__
+            if getattr(answer, "__self__", None) is type(mode):
+                raise RuntimeError(
+                    f"{type(mode).__name__}.__torch_function__: a classmethod is not supported, "
+                    f"please make it a plain method"
+                )
+            result = answer(func, types, args, kwargs)
         finally:
             _push(st, mode)
         if result is not NotImplemented:
@@ -335,7 +345,7 @@ def call_torch_function(
     if not asked:
         return NO_OVERRIDE
     names = ", ".join(a.__name__ if isinstance(a, type) else repr(a) for a in asked)
-    raise TypeError(
+    raise NobodyAnswersError(
         f"no implementation found for '{func}': every __torch_function__ gave NotImplemented; "
         f"asked were {names}"
     )
@@ -357,7 +367,7 @@ def overridable(
 
     Handlers get parameters without a default as positional arguments and the others by name, all of
     them, and plain tensors count among the classes; as_written: just as the caller wrote them;
-    arranged: for a function of positional arguments, in the one form that this makes of them.
+    arranged: makes the one form of the positional arguments that they get.
     """
 
     @functools.wraps(function)
@@ -375,17 +385,31 @@ def overridable(
         if is_overridden(args, kwargs):
             if takes_hop():
                 return function(*args, **kwargs)
-            if arranged is not None:
-                args = tuple(arranged(*args))
             if as_written:
                 return call_torch_function(public, args, kwargs)
-            types = _classes_of_tensors(args, kwargs)
-            return call_torch_function(public, *call_with_defaults(function, args, kwargs), types)
+            args, kwargs = call_with_defaults(function, args, kwargs)
+            if arranged is not None:
+                args = tuple(arranged(*args))
+            return call_torch_function(public, args, kwargs, _classes_of_tensors(args, kwargs))
         if len(_PLAIN) < _MOST_CLASSES:
             _PLAIN.update(type(a) for a in (*args, *kwargs.values()) if _never_overrides(type(a)))
         return function(*args, **kwargs)
 
     public.__dict__["as_written"] = as_written
+    return cast(_Function, public)
+
+
+def seen_by_modes(function: _Function) -> _Function:
+    """A function of data that is no tensor: function modes are offered its calls, classes not."""
+
+    @functools.wraps(function)
+    def public(*args: object, **kwargs: object) -> object:
+        if _ACTIVE and tls.st.function_modes:
+            answer = call_torch_function(public, args, kwargs, ())
+            if answer is not NO_OVERRIDE:
+                return answer
+        return function(*args, **kwargs)
+
     return cast(_Function, public)
 
 

@@ -284,8 +284,7 @@ class _Block:
         self.regions = _autocast_regions()
         self.saved: list[TensorMeta] = []
         self.again: dict[int, Tensor] = {}
-        self.run_again_in: int | None = None  # the engine's run that it last ran again in
-        self.fetched: set[int] = set()  # what that run has taken since
+        self.fetched: dict[int, int | None] = {}  # by which of the engine's runs last
         self.contexts = how.context_fn()
         self.inputs: Any = None
         self.holder: Any = None
@@ -336,18 +335,17 @@ class _Block:
 
     def _fetch(self, number: Any) -> Tensor:
         run = current_run()
+        now = None if run is None else run.number
         if number not in self.again:
-            if run is not None and run.number == self.run_again_in and number in self.fetched:
+            if now is not None and self.fetched.get(number) == now:
                 raise CheckpointError(
                     f"torch.utils.checkpoint: Unpack is being triggered for a tensor that was "
                     f"already unpacked once ({self.saved[number]}). If you are calling "
                     f"ctx.saved_tensors in backward, make sure to do so only once"
                 )
             self._run_again()
-            self.run_again_in = None if run is None else run.number
-            self.fetched = set()
         # Fetched once in a backward; another backward runs the block once more.
-        self.fetched.add(number)
+        self.fetched[number] = now
         return self.again.pop(number)
 
     def _run_again(self) -> None:

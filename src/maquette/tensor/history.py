@@ -6,7 +6,7 @@ values and the members of `Tensor` that show them; nodes and the engine are in `
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING, ClassVar, NoReturn, Self
 
 from maquette.core.warned import warn
@@ -37,7 +37,7 @@ class History:
 
     __slots__ = ()
 
-    # Class attributes over which instances put their own: a leaf sets two of ten.
+    # Class attributes over which instances put their own: a leaf sets two of eleven.
     requires_grad = False
     grad: Tensor | None = None
     grad_fn: Node | None = None
@@ -45,6 +45,8 @@ class History:
     accumulator: Callable[[], Node | None] | None = None  # a weak reference
     hooked: Node | None = None  # the accumulator, if hooks keep it alive
     post_accumulate_hooks: dict[int, Callable[..., object]] | None = None
+    # Assigned to a tensor that requires no grad: kept, and not called.
+    unused_hooks: MutableMapping[int, Callable[..., object]] | None = None
     retains = False  # whether `retain_grad` has a hook at its node
     # For views: the version when their history was made; how they were made; the last operator of
     # theirs that changed more than geometry, if nothing else came after it.

@@ -33,6 +33,7 @@ from maquette.dispatch.modes import WATCHED, WITHOUT_HANDLER
 from maquette.dispatch.registry import find_packet
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import (
+    DisableTorchFunction,
     DisableTorchFunctionSubclass,
     default_torch_function,
 )
@@ -345,7 +346,10 @@ def _converted(t: TensorBase, cls: type) -> object:
 
 
 def _as_subclass(t: TensorBase, cls: type) -> object:
-    """`Tensor.as_subclass`, where subclasses' handlers are off: an alias of the class."""
+    """`Tensor.as_subclass`, where subclasses' handlers are off: an alias, untold to modes."""
+    if tls.st.function_modes:
+        with DisableTorchFunction():
+            return of_class(cast(Tensor, t).alias(), cls)
     return of_class(cast(Tensor, t).alias(), cls)
 
 

@@ -34,8 +34,8 @@ def broadcast_all(*values: Value) -> list[Tensor]:
     kind = get_default_dtype() if like is None else like.dtype
     place = None if like is None else like.device
     made = [
-        value if isinstance(value, Tensor) else mq.tensor(value, dtype=kind, device=place)
-        for value in values
+        v if hasattr(v, "__torch_function__") else mq.tensor(v, dtype=kind, device=place)
+        for v in values
     ]
     together: Any = mq.broadcast_tensors(*made)
     return list(together)
