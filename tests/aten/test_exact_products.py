@@ -224,3 +224,8 @@ def test_the_conjugate_that_vdot_gives_is_no_view() -> None:
     assert result._base is None
     (found,) = mq.autograd.grad(result, [a], grad_outputs=mq.ones_like(result))
     np.testing.assert_allclose(found.numpy(), b.conj().resolve_conj().numpy())
+
+
+def test_a_bilinear_form_of_one_row_and_one_output() -> None:
+    x, y, w = mq.tensor([[1.0, 2.0]]), mq.tensor([[3.0, 4.0]]), mq.tensor([[[1.0, 2], [3, 4]]])
+    assert mq.nn.functional.bilinear(x, y, w).tolist() == [[61.0]]

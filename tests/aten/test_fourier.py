@@ -56,3 +56,12 @@ def test_ihfftn_writes_its_out_where_several_dimensions_are_transformed() -> Non
 def test_ihfftn_leaves_its_out_alone_for_one_dimension() -> None:
     out = mq.zeros(4, dtype=mq.complex64)
     assert F.fft_ihfftn(mq.ones(6), out=out).tolist() == [0] * 4
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 5])
+def test_sums_of_real_signals_have_no_negative_zero(n: int) -> None:
+    found = F.fft_fft(mq.arange(n)).numpy()
+    assert not np.signbit(found.imag[0])
+    np.testing.assert_allclose(found, np.fft.fft(np.arange(n)), atol=1e-5)
+    ahead, behind = found.imag[1 : (n + 1) // 2], found.imag[n // 2 + 1 :]
+    assert ahead.tolist() == (-behind[::-1]).tolist()

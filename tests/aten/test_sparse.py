@@ -549,3 +549,9 @@ def test_a_sparse_tensor_is_detached_in_place(layout: mq.layout) -> None:
     y = x.to_sparse(layout=layout)
     assert y.detach_() is y
     assert not y.requires_grad
+
+
+def test_diagonals_of_spdiags_stand_in_the_order_given() -> None:
+    made = torch.sparse.spdiags(mq.ones(2, 3), mq.tensor([0, -1]), (3, 3))
+    assert made._indices().tolist() == [[0, 1, 2, 1, 2], [0, 1, 2, 0, 1]]
+    assert not made.is_coalesced()

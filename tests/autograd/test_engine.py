@@ -427,3 +427,13 @@ def test_T59_modes_see_a_leaf_take_its_gradient() -> None:
     with Log():
         (x * 2).sum().backward()
     assert seen[-1] is mq.ops.aten.detach.default
+
+
+def test_T65_a_post_accumulate_hook_returns_nothing_or_the_tensor_itself() -> None:
+    a, b = leaf(1.0), leaf(1.0)
+    a.register_post_accumulate_grad_hook(lambda t: t.add_(1.0))
+    a.sum().backward()
+    assert a.item() == 2.0
+    b.register_post_accumulate_grad_hook(lambda t: 5)
+    with pytest.raises(TypeError, match="hook returned 'int'"):
+        b.sum().backward()

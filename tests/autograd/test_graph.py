@@ -338,3 +338,26 @@ def test_T59_a_sparse_gradient_that_nobody_else_holds_is_taken_uncopied() -> Non
     out.grad_fn.register_hook(lambda came, gone: seen.append(came[0]._values().data_ptr()))
     out.sin().sum().backward()
     assert weight.grad._values().data_ptr() == seen[0]
+
+
+@pytest.mark.parametrize(
+    ("compute", "expected"),
+    [
+        (lambda a, b: a * b, "ba"),  # other, self
+        (lambda a, b: mq.addcmul(a, a, b), "ab"),  # tensor1, tensor2
+        (lambda a, b: mq.hypot(a, b), "ba="),  # other, self, result
+    ],
+)
+def test_hooks_see_what_is_saved_by_name_arguments_first(
+    compute: Callable[[Tensor, Tensor], Tensor], expected: str
+) -> None:
+    a, b = mq.tensor([3.0], requires_grad=True), mq.tensor([4.0], requires_grad=True)
+    seen = []
+
+    def pack(t: Tensor) -> Tensor:
+        seen.append({3.0: "a", 4.0: "b"}.get(t.item(), "="))
+        return t
+
+    with graph.saved_tensors_hooks(pack, lambda t: t):
+        compute(a, b)
+    assert "".join(seen) == expected

@@ -327,7 +327,7 @@ def test_saved_tensor_hooks_see_what_is_saved() -> None:
             )
             with hooks:
                 linear(x, w)
-            assert packed == [(6, 4), (4, 5)]
+            assert packed == [(4, 5), (6, 4)]
 
 
 def test_modes_see_the_operators_of_a_call() -> None:

@@ -68,9 +68,9 @@ def test_a_message_replaces_or_extends_the_text() -> None:
 
 
 def test_arrays_are_compared_too() -> None:
-    assert_close(np.ones(2), torch.ones(2, dtype=torch.float64))
-    with pytest.raises(TypeError, match="got object"):
-        assert_close(object(), 1)
+    assert_close(np.ones(2), np.ones(2))
+    with pytest.raises(AssertionError, match="1 / 2"):
+        assert_close(np.ones(2), np.array([1.0, 2.0]))
 
 
 def test_fakes_have_no_values_to_compare() -> None:
@@ -92,3 +92,42 @@ def test_the_old_function_has_wider_tolerances_and_takes_lists() -> None:
         torch.testing.assert_allclose([1.0], [1.00012])
     with pytest.warns(FutureWarning), pytest.raises(AssertionError, match=r"^so far$"):
         torch.testing.assert_allclose(torch.ones(1).bfloat16(), [1.02], msg="so far")
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (np.ones(1), torch.ones(1)),
+        (1, torch.tensor(1)),
+        (torch.ones(1), [1.0]),
+        ("a", "a"),
+        (np.array("a"), np.array("a")),
+    ],
+)
+def test_what_is_not_of_one_kind_is_not_compared(pair: tuple[object, object]) -> None:
+    with pytest.raises(TypeError, match="No comparison pair was able to handle inputs of type"):
+        assert_close(*pair)
+
+
+def test_subclasses_are_of_another_kind_where_they_are_not_allowed() -> None:
+    parameter, plain = torch.nn.Parameter(torch.ones(1)), torch.ones(1)
+    assert_close(parameter, plain)
+    with pytest.raises(TypeError, match="Parameter'> and"):
+        assert_close(parameter, plain, allow_subclasses=False)
+
+
+def test_numbers_of_arrays_are_numbers_of_their_kind() -> None:
+    assert_close(np.float64(1), 1.0)
+    assert_close(np.int64(3), 3)
+
+
+def test_booleans_are_equal_or_not() -> None:
+    with pytest.raises(AssertionError, match="Booleans mismatch: True is not False"):
+        assert_close(True, np.bool_(False))
+
+
+def test_differences_are_told_in_the_dtype_of_the_values() -> None:
+    with pytest.raises(AssertionError, match=r"relative difference: 0\.3333333432674408 at"):
+        assert_close(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 3.0]))
+    with pytest.raises(AssertionError, match=r"absolute difference: 1 at index \(1,\)\n"):
+        assert_close(torch.tensor([1, 2]), torch.tensor([1, 3]))

@@ -188,3 +188,30 @@ def test_a_tensor_of_one_place_is_no_number_of_parts() -> None:
     assert [part.tolist() for part in x.tensor_split(torch.tensor(2))] == [[0, 1], [2, 3]]
     with pytest.raises(TypeError, match="takes one of sections, indices"):
         torch.tensor_split(x)
+
+
+def test_a_number_is_an_accelerators() -> None:
+    with torch._subclasses.FakeTensorMode():
+        assert torch.zeros(2, device=0).device == torch.device("cuda:0")
+        assert torch.nn.Linear(2, 2, device=1).weight.device == torch.device("cuda:1")
+        assert torch.empty_like(torch.ones(1), device=0).is_cuda
+    with pytest.raises(TypeError, match=r"'device' must be torch\.device, not bool"):
+        torch.zeros(2, device=True)
+
+
+def test_asarray_leaves_history_unless_told() -> None:
+    x = torch.ones(2, requires_grad=True) + 1
+    with pytest.warns(UserWarning, match="requires grad as obj does"):
+        assert torch.asarray(x) is x
+    assert torch.asarray(x, requires_grad=True) is x
+    assert not torch.asarray(x, requires_grad=False).requires_grad
+
+
+def test_asarray_of_a_leaf_takes_its_wish_for_a_gradient() -> None:
+    x = torch.ones(2, requires_grad=True)
+    assert torch.asarray(x, requires_grad=False) is x
+    assert not x.requires_grad
+
+
+def test_edges_of_a_histogram_are_a_tuple() -> None:
+    assert isinstance(torch.histogramdd(torch.rand(4, 2), bins=[2, 2]).bin_edges, tuple)

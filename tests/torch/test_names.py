@@ -163,3 +163,7 @@ def test_every_name_that_dir_lists_is_there():
 def test_a_star_of_a_family_takes_its_functions() -> None:
     assert {"fft", "rfftfreq", "fftshift"} <= set(torch.fft.__all__)
     assert not any(name.startswith("_") for name in torch.special.__all__)
+
+
+def test_masked_operators_are_found_where_they_are_defined() -> None:
+    assert torch.masked._ops.amax is torch.masked.amax

@@ -472,3 +472,30 @@ def test_an_object_that_gathers_what_is_written_is_flushed() -> None:
     torch.save(torch.ones(3), Gathering())
     assert Gathering.calls[-1] == "flush"
     assert len(Gathering.calls) > 1
+
+
+def test_data_is_skipped_and_the_bytes_are_set_aside(tmp_path: Path) -> None:
+    t = torch.ones(2, 3)
+    with torch.serialization.skip_data():
+        torch.save(t, tmp_path / "zeros.pt")
+    torch.save(t, tmp_path / "whole.pt")
+    assert torch.load(tmp_path / "zeros.pt").tolist() == [[0.0] * 3] * 2
+    sizes = {file.stat().st_size for file in tmp_path.iterdir()}
+    assert len(sizes) == 1
+
+
+def test_a_registered_package_tags_and_restores_storages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = torch.serialization.register_package.__globals__["_PACKAGES"]
+    monkeypatch.setitem(torch.serialization.register_package.__globals__, "_PACKAGES", [*known])
+    seen = []
+
+    def restored(storage: object, tag: str) -> object:
+        seen.append(tag)
+        return storage if tag == "elsewhere" else None
+
+    torch.serialization.register_package(1, lambda storage: "elsewhere", restored)
+    torch.save(torch.ones(2), tmp_path / "tagged.pt")
+    assert torch.load(tmp_path / "tagged.pt").tolist() == [1.0, 1.0]
+    assert seen == ["elsewhere"]

@@ -388,9 +388,13 @@ def asarray(
     dtype: DType | None = None,
     device: Place = None,
     copy: bool | None = None,
-    requires_grad: bool = False,
+    requires_grad: bool | None = None,
 ) -> Tensor:
-    """``obj`` as a tensor; ``copy`` True always copies, False never (ValueError if it must)."""
+    """``obj`` as a tensor; ``copy`` True always copies, False never (ValueError if it must).
+
+    requires_grad: False cuts the result off from what computed ``obj``, and a leaf that is given
+    back as it is requires none any more; True keeps that; None leaves it as it was.
+    """
     dtype = given_dtype("asarray", dtype)
     if type(obj).__name__ == "PyCapsule":
         obj = from_dlpack(obj)
@@ -402,9 +406,16 @@ def asarray(
         raise _not_shared(source, dtype, made)
     if copy is True and shares:
         made = made.clone()
-    if requires_grad:
-        made = (made.detach() if made.grad_fn is not None else made).requires_grad_()
-    return made
+    if requires_grad is None:
+        if made.requires_grad:
+            warn_once(
+                "torch.asarray: without requires_grad the result requires grad as obj does. Pass "
+                "requires_grad=False for a result that does not"
+            )
+        return made
+    if requires_grad or not made.requires_grad:
+        return made.requires_grad_() if requires_grad else made
+    return made.requires_grad_(False) if made.is_leaf else made.detach()
 
 
 def _not_shared(source: Data, dtype: DType | None, made: Tensor) -> Exception:

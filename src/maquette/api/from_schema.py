@@ -307,7 +307,11 @@ def _giving_names(face: Face, named: dict[int, type[tuple[object, ...]]]) -> Fac
         result = face(*args, **kwargs)
         if result.__class__ is tuple:
             made = named.get(len(result))
-            return result if made is None else tuple.__new__(made, result)
+            if made is None:
+                return result
+            if result[-1].__class__ is list:  # the edges of `histogramdd`
+                result = (*result[:-1], tuple(result[-1]))
+            return tuple.__new__(made, result)
         return result
 
     return with_names

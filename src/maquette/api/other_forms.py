@@ -2,7 +2,8 @@
 
 They are looked at when a call fits no overload, so calls that do cost nothing: numbers given as
 tensors without dimensions (``ones(tensor(3))``, ``cumsum(x, tensor(0))``) or as NumPy's scalars,
-the old order of ``add(a, 2, b)``, ``dtype`` or ``device`` beside ``out``, None for no dimensions.
+the old order of ``add(a, 2, b)``, an accelerator by its number (``device=0``), ``dtype`` or
+``device`` beside ``out``, None for no dimensions.
 """
 
 from __future__ import annotations
@@ -45,6 +46,10 @@ def other_forms(
     """
     if any(isinstance(value, np.generic) for value in (*args, *kwargs.values())):
         args, kwargs = tuple(map(plain, args)), {key: plain(kwargs[key]) for key in kwargs}
+        yield args, kwargs
+    place = kwargs.get("device")
+    if isinstance(place, int) and not isinstance(place, bool):
+        kwargs = {**kwargs, "device": Device(place)}
         yield args, kwargs
     old = _in_new_order(name.removesuffix("_"), args, kwargs)
     if old is not None:

@@ -345,5 +345,5 @@ def spdiags(
     at = columns - places.unsqueeze(1)
     inside = (at >= 0) & (at < shape[0]) & (columns < shape[1])
     indices = ops.aten.stack([at[inside], columns[inside]])
-    made = sparse_coo_tensor(indices, rows[inside], list(shape)).coalesce()
-    return made if layout in (None, sparse_coo) else made.to_sparse(layout=layout)
+    made = sparse_coo_tensor(indices, rows[inside], list(shape))  # a diagonal after the other
+    return made if layout in (None, sparse_coo) else made.coalesce().to_sparse(layout=layout)

@@ -32,7 +32,8 @@ def asarray(
         raise ValueError("asarray: Python numbers have to be copied; leave out copy=False")
     if isinstance(obj, (list, tuple)):
         obj = _stacked(obj)
-    made: Tensor = mq.asarray(obj, dtype=dtype, device=device, copy=copy)
+    grad = getattr(obj, "requires_grad", False)
+    made: Tensor = mq.asarray(obj, dtype=dtype, device=device, copy=copy, requires_grad=grad)
     return made
 
 

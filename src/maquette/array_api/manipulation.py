@@ -118,7 +118,7 @@ def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
         axis = 0
     flat = mq.index_select(x, axis, _positions(indices, x.shape[axis]).reshape(-1))
     axis %= x.ndim
-    return flat.reshape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+    return flat.reshape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
 
 
 def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:

@@ -167,6 +167,12 @@ class DerivativePlan:
                         f"<parameter>_meta for its shape and dtype alone, which saves no data"
                     )
 
+    def output_name(self, needed: str) -> str:
+        """The name in the schema of a result that formulas need; none of an argument."""
+        if needed.removesuffix("_meta") in self.index or not needed.startswith("result"):
+            return ""
+        return self.op._schema.returns[int(needed[6:] or 0)].name or needed
+
     def helpers(self) -> dict[str, object]:
         """What generated functions call."""
         return {
@@ -256,7 +262,10 @@ class _Maker:
         self.wanted = {plan.names[i] for bit, i in enumerate(plan.wrt) if mask >> bit & 1}
         self.active = [r for r in plan.rules if not self.wanted.isdisjoint(r.wrt)]
         names = dict.fromkeys(n for r in self.active for n in r.needs)
-        self.needed = [n for n in names if n not in ("grad", "grads", "needs")]
+        # As PyTorch saves them: by name, arguments before results. Hooks see them in this order.
+        self.needed = sorted(
+            names.keys() - {"grad", "grads", "needs"}, key=lambda n: (plan.output_name(n), n)
+        )
         # The metas of differentiable parameters are in the node's links: not saved twice.
         self.linked = {
             f"{plan.names[i]}_meta": f"_m{bit}"

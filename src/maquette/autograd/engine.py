@@ -509,8 +509,13 @@ class Run:
         """Let hooks have a leaf with its new ``.grad``."""
         self.overriding.on()
         for hook in list(hooks.values()):
-            if hook(leaf) is not None:
-                raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+            answer = hook(leaf)
+            if answer is None or answer is leaf:  # as ``leaf.add_(...)`` gives it
+                continue
+            if not isinstance(answer, Tensor):
+                given = type(answer).__name__
+                raise TypeError(f"expected Variable, but hook returned '{given}'")
+            raise RuntimeError("Tensor post accumulate grad hooks should return None.")
         self.overriding.off()
 
     def _show_leaf(self, leaf: AccumulateGrad, grads: list[Grad]) -> None:

@@ -49,7 +49,8 @@ from maquette.tensor.up_to_date import up_to_date
 
 Memo = dict[int, object]
 Bytes = npt.NDArray[np.uint8]
-_MATERIALIZE: ContextVar[bool] = ContextVar("materialize_fake_tensors", default=False)
+# Under `skip_data`, whether fakes are saved as placeholders; None outside.
+_SKIPS: ContextVar[bool | None] = ContextVar("skip_data", default=None)
 
 
 class Constants(Protocol):
@@ -190,20 +191,26 @@ def _fill_slots(t: Tensor, values: dict[str, object]) -> None:
 
 @contextmanager
 def skip_data(materialize_fake_tensors: bool = False) -> Iterator[None]:
-    """In the block, fakes are saved as placeholders if ``materialize_fake_tensors`` (F12).
+    """In the block, what is saved has zeros in the place of its data, in as many bytes.
 
-    They load as real tensors of the same meta, with zeros in them.
+    Fakes are refused, or saved as real tensors of the same meta if ``materialize_fake_tensors``
+    (F12).
     """
-    token = _MATERIALIZE.set(materialize_fake_tensors)
+    token = _SKIPS.set(materialize_fake_tensors)
     try:
         yield
     finally:
-        _MATERIALIZE.reset(token)
+        _SKIPS.reset(token)
+
+
+def data_is_skipped() -> bool:
+    """Whether zeros are to be saved in the place of data."""
+    return _SKIPS.get() is not None
 
 
 def check_can_save(t: Tensor) -> None:
     """TypeError for a fake outside of `skip_data`."""
-    if t.fake_mode is not None and not _MATERIALIZE.get():
+    if t.fake_mode is not None and not _SKIPS.get():
         raise TypeError(
             f"cannot save or pickle the fake tensor {t}: it has no data. Save the real tensor, or "
             f"save under skip_data(materialize_fake_tensors=True), which writes a placeholder"
@@ -275,7 +282,7 @@ def _reduce_storage(
     data = None
     if storage.data is not None:
         data = backend_of(storage.device.type).to_host(storage.raw())
-    facts = (storage.nbytes(), storage.device, data, data is None and _MATERIALIZE.get())
+    facts = (storage.nbytes(), storage.device, data, data is None and bool(_SKIPS.get()))
     return rebuild_storage, facts
 
 

@@ -152,9 +152,16 @@ def r2c_kernel(xp: ModuleType, self: Array, dim: Ints, normalization: int, onesi
     if onesided:
         half = fourier(xp).rfft(self, axis=last, norm="backward")
     else:
-        half = fourier(xp).fft(self, axis=last, norm="backward")
+        half = _mirrored(xp, fourier(xp).rfft(self, axis=last, norm="backward"), self, last)
     whole = _transformed(xp, half, rest, forward=True) if rest else half
     return _scaled(whole, normalization, [self.shape[d] for d in dim])
+
+
+def _mirrored(xp: ModuleType, half: Array, signal: Array, dim: int) -> Array:
+    """A real signal's whole transform: behind the half, the conjugates of it reversed."""
+    rest = xp.moveaxis(half, dim, -1)[..., 1 : (signal.shape[dim] + 1) // 2]
+    rest = xp.moveaxis(xp.conj(rest[..., ::-1]), -1, dim)
+    return xp.concatenate([half, rest], axis=dim)
 
 
 @_fft_r2c.linear("self")

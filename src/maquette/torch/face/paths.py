@@ -124,6 +124,7 @@ PACKAGES = {
     "library": "maquette.library",
     "linalg": "maquette.torch.families.linalg",
     "masked": "maquette.torch.families.masked",
+    "masked._ops": "maquette.torch.families.masked",
     "masked.maskedtensor": "maquette.torch.masked_tensors",
     "mps": "maquette.torch.devices.mps",
     "mtia": "maquette.torch.devices.mtia",

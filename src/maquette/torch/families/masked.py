@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -27,6 +28,8 @@ from maquette.torch.families.masked_layouts import where as _where
 Dims = int | Sequence[int] | None
 Mask = Tensor | None
 Order = float | str
+
+_ops = sys.modules[__name__]  # PyTorch has the operators in a file of this name
 
 
 def _kept(input: Tensor, mask: Mask, name: str, *args: float) -> Tensor:

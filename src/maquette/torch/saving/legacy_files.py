@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from maquette.core.device import cpu, device
 from maquette.core.dtype import dtype
-from maquette.tensor.copying import rebuild_storage
+from maquette.tensor.copying import data_is_skipped, rebuild_storage
 from maquette.tensor.saving import FileError, name_of
 from maquette.tensor.storage import UntypedStorage
 from maquette.torch.saving._utils import StoredElements
@@ -47,8 +47,8 @@ class Places(NamedTuple):
 
 
 def bytes_of(storage: UntypedStorage) -> bytes | memoryview:
-    """A storage's bytes; zeros for a placeholder that has none."""
-    if storage.data is None:
+    """A storage's bytes; zeros for a placeholder that has none, and under `skip_data`."""
+    if storage.data is None or data_is_skipped():
         return bytes(storage.nbytes())
     raw = storage.raw()
     fetch = getattr(raw, "get", None)  # of an accelerator's array

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.typed_storage import TypedStorage
@@ -31,19 +32,62 @@ class StorageType:
         return f"StorageType(dtype={self.dtype})"
 
 
-def location_tag(storage: Storage) -> str:
-    """The tag that `save` writes for a storage: its device."""
+Tagger = Callable[[Storage], str | None]
+Deserializer = Callable[[Storage, str], Storage | None]
+
+
+class _Package(NamedTuple):
+    """How storages of a device are tagged and brought back; the least priority is asked first."""
+
+    priority: int
+    tagger: Tagger
+    deserializer: Deserializer
+
+
+def _device_of(storage: Storage) -> str:
     return str(storage.device)
 
 
-def default_restore_location(storage: Storage, location: str) -> Storage:
-    """The storage on the device that a tag names; RuntimeError for a device that is not here."""
+def _on_host(storage: Storage, location: str) -> Storage | None:
     kind = location.partition(":")[0]
     if kind == storage.device.type:
         return storage
-    if kind in ("cpu", "meta"):
-        moved: Storage = storage.to(device=kind)
-        return moved
+    if kind not in ("cpu", "meta"):
+        return None
+    moved: Storage = storage.to(device=kind)
+    return moved
+
+
+_PACKAGES = [_Package(10, _device_of, _on_host)]
+
+
+def register_package(priority: int, tagger: Tagger, deserializer: Deserializer) -> None:
+    """Tag storages as ``tagger`` says and bring them back by ``deserializer``; None: not its own.
+
+    Packages are asked in the order of their priorities; that of cpu and of all devices here is 10.
+    """
+    _PACKAGES.append(_Package(priority, tagger, deserializer))
+    _PACKAGES.sort(key=lambda package: package.priority)
+
+
+def restored_elsewhere(storage: Storage, location: str) -> Storage | None:
+    """What a registered package makes of a storage with its tag; None where none knows the tag."""
+    asked = (p.deserializer(storage, location) for p in _PACKAGES if p.tagger is not _device_of)
+    return next((found for found in asked if found is not None), None)
+
+
+def location_tag(storage: Storage) -> str:
+    """The tag that `save` writes for a storage: its device, if no package says another."""
+    tags = (package.tagger(storage) for package in _PACKAGES)
+    return next(filter(None, tags))
+
+
+def default_restore_location(storage: Storage, location: str) -> Storage:
+    """The storage where a tag says; RuntimeError for a device that is not here."""
+    for package in _PACKAGES:
+        found = package.deserializer(storage, location)
+        if found is not None:
+            return found
     raise RuntimeError(
         f"don't know how to restore data location of {type(storage).__name__} (tagged with "
         f"{location}): there is no such device here; give map_location='cpu'"
@@ -94,5 +138,6 @@ __all__ = [
     "default_restore_location",
     "location_tag",
     "normalize_storage_type",
+    "register_package",
     "validate_cuda_device",
 ]

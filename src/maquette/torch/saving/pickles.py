@@ -36,6 +36,7 @@ from maquette.tensor.tensor import Tensor
 from maquette.tensor.typed_storage import TypedStorage
 from maquette.torch.face import paths
 from maquette.torch.saving import _utils, layouts, storage
+from maquette.torch.saving.locations import location_tag
 
 # --- PyTorch's names of things -------------------------------------------------------
 
@@ -164,7 +165,7 @@ class Pickler(pickle._Pickler):
             key = self._keys[place] = str(len(self._keys))
             self.storages[key] = untyped
         numel = untyped.nbytes() // (1 if typed is None else typed.dtype.itemsize)
-        return "storage", cls, key, str(untyped.device), numel
+        return "storage", cls, key, location_tag(untyped), numel
 
     def reducer_override(self, obj: object) -> Any:
         if isinstance(obj, Tensor):

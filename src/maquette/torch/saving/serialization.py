@@ -49,6 +49,8 @@ from maquette.torch.saving.locations import (
     default_restore_location,
     location_tag,
     normalize_storage_type,
+    register_package,
+    restored_elsewhere,
     validate_cuda_device,
 )
 from maquette.torch.saving.opening import opened_for_reading, opened_for_writing
@@ -269,13 +271,16 @@ class _Storages:
         if self.order != sys.byteorder:
             raw = legacy_files.swapped(raw, kind)
         storage = rebuild_storage(raw.nbytes, cpu, raw, False)
+        asked = None if callable(self.map_location) else self.map_location
+        given: Any = None
         if callable(self.map_location):
             given = self.map_location(storage, location)
-            if given is not None:
-                untyped = getattr(given, "untyped", None)
-                return StoredElements(given if untyped is None else untyped(), kind, cpu)
-            return StoredElements(storage, kind, _place(location, None))
-        return StoredElements(storage, kind, _place(location, self.map_location))
+        if given is None and asked is None:
+            given = restored_elsewhere(storage, location)
+        if given is not None:
+            untyped = getattr(given, "untyped", None)
+            return StoredElements(given if untyped is None else untyped(), kind, cpu)
+        return StoredElements(storage, kind, _place(location, asked))
 
 
 def _place(saved: str, map_location: MapLocation) -> device:
@@ -396,6 +401,7 @@ __all__ = [
     "default_restore_location",
     "location_tag",
     "normalize_storage_type",
+    "register_package",
     "validate_cuda_device",
     "EmptyFileError",
     "FileError",

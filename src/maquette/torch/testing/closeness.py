@@ -6,8 +6,8 @@ Values are compared as NumPy arrays, so modes see nothing of it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -138,7 +138,11 @@ def _compare(
     if isinstance(actual, Mapping) and isinstance(expected, Mapping):
         _fail_unless(
             actual.keys() == expected.keys(),
-            lambda: f"The keys of the mappings do not match: {[*actual]} != {[*expected]}",
+            lambda: (
+                "The keys of the mappings do not match:\n"
+                f"Missing keys in the actual mapping: {_sorted(expected.keys() - actual.keys())}\n"
+                f"Additional keys in the actual mapping: {_sorted(actual.keys() - expected.keys())}"
+            ),
             place,
         )
         for key in actual:
@@ -147,9 +151,11 @@ def _compare(
     elif _is_sequence(actual) and _is_sequence(expected):
         _compare_sequences(actual, expected, rules, place, allow_subclasses)
     else:
-        if not allow_subclasses and type(actual) is not type(expected):
-            raise AssertionError(f"{type(actual)} is not {type(expected)}{_at(place)}")
-        _compare_values(actual, expected, rules, place)
+        _compare_values(actual, expected, rules, place, allow_subclasses)
+
+
+def _sorted(keys: Set[object]) -> list[object]:
+    return sorted(keys, key=repr)
 
 
 def _is_sequence(value: object) -> bool:
@@ -170,17 +176,34 @@ def _compare_sequences(
         _compare(a, b, rules, f"{place}[{i}]", allow_subclasses)
 
 
-def _compare_values(actual: object, expected: object, rules: Rules, place: str) -> None:
-    plain = (int, float, bool, complex)
-    if isinstance(actual, plain) and isinstance(expected, plain):
-        _compare_numbers(actual, expected, rules, place)
-        return
+_BOOLS = (bool, np.bool_)
+_NUMBERS = (int, float, complex, np.number)
+
+
+def _compare_values(
+    actual: object, expected: object, rules: Rules, place: str, allow_subclasses: bool
+) -> None:
     if actual is None or expected is None:
         _fail_unless(
             actual is expected, lambda: f"None mismatch: {actual} is not {expected}", place
         )
         return
-    a, b = _tensor(actual), _tensor(expected)
+    if isinstance(actual, _BOOLS) and isinstance(expected, _BOOLS):
+        _fail_unless(
+            actual == expected, lambda: f"Booleans mismatch: {actual} is not {expected}", place
+        )
+        return
+    if isinstance(actual, _NUMBERS) and isinstance(expected, _NUMBERS):
+        _compare_numbers(_plain(actual), _plain(expected), rules, place)
+        return
+    # An array is no tensor: who compares the two has forgotten to convert one.
+    related = isinstance(actual, type(expected)) or isinstance(expected, type(actual))
+    if not related or (not allow_subclasses and type(actual) is not type(expected)):
+        raise _incomparable(actual, expected, place)
+    try:
+        a, b = _tensor(actual), _tensor(expected)
+    except (TypeError, ValueError):
+        raise _incomparable(actual, expected, place) from None
     _compare_metas(a, b, rules, place)
     if a.device.type == b.device.type == "meta":
         return  # there are no values
@@ -245,7 +268,7 @@ def _compare_numbers(actual: complex, expected: complex, rules: Rules, place: st
     kind = type(actual) if type(actual) is type(expected) else None
     if rules.check_dtype and kind is None:
         raise AssertionError(
-            f"The types do not match: {type(actual)} != {type(expected)}{_at(place)}"
+            f"The (d)types do not match: {type(actual)} != {type(expected)}.{_at(place)}"
         )
     wide = {float: float64, complex: complex128}
     kinds = [wide[type(v)] for v in (actual, expected) if type(v) in wide]
@@ -256,8 +279,8 @@ def _compare_numbers(actual: complex, expected: complex, rules: Rules, place: st
         lambda: (
             f"Scalars are not {'equal' if rtol == atol == 0 else 'close'}!\n\n"
             f"Expected {expected} but got {actual}.\n"
-            f"Absolute difference: {abs(actual - expected)} (up to {atol} allowed)\n"
-            f"Relative difference: {_ratio(actual, expected)} (up to {rtol} allowed)"
+            f"Absolute difference: {abs(actual - expected)}{_allowed(atol, rtol or atol)}\n"
+            f"Relative difference: {_ratio(actual, expected)}{_allowed(rtol, rtol or atol)}"
         ),
         place,
     )
@@ -267,15 +290,29 @@ def _ratio(actual: complex, expected: complex) -> float:
     return abs(actual - expected) / abs(expected) if expected else float("inf")
 
 
+def _plain(value: complex | np.number[Any]) -> complex:
+    """A number of Python's own; an array's number is of a class beside it."""
+    return cast(complex, value.item()) if isinstance(value, np.generic) else value
+
+
 def _tensor(value: object) -> Tensor:
     if isinstance(value, Tensor):
         return value
-    if isinstance(value, (int, float, bool, complex, np.ndarray, np.generic)):
-        return from_array(np.asarray(value))
-    raise TypeError(
-        f"assert_close compares tensors, arrays, numbers and nestings of them; got "
-        f"{type(value).__name__}"
+    if isinstance(value, np.ndarray):
+        return from_array(value)
+    raise TypeError(f"{type(value).__name__} is neither tensor nor array")
+
+
+def _incomparable(actual: object, expected: object, place: str) -> TypeError:
+    return TypeError(
+        f"No comparison pair was able to handle inputs of type {type(actual)} and "
+        f"{type(expected)}.{_at(place)}"
     )
+
+
+def _allowed(tolerance: float, either: float) -> str:
+    """What is added to a difference; nothing where values are to be equal."""
+    return f" (up to {tolerance} allowed)" if either else ""
 
 
 def _array(t: Tensor) -> Array:
@@ -317,7 +354,9 @@ def _compare_arrays(
         a, b = a.astype(wide), b.astype(wide)
         wrong = _far(a, b, rtol, atol, rules.equal_nan)
     if np.any(wrong):
-        raise AssertionError(_mismatch(a, b, np.asarray(wrong), rtol, atol, what) + _at(place))
+        raise AssertionError(
+            _mismatch(a, b, np.asarray(wrong), common, rtol, atol, what) + _at(place)
+        )
 
 
 def _far(a: Array, b: Array, rtol: float, atol: float, equal_nan: bool) -> npt.NDArray[np.bool_]:
@@ -326,32 +365,46 @@ def _far(a: Array, b: Array, rtol: float, atol: float, equal_nan: bool) -> npt.N
 
 
 def _mismatch(
-    a: Array, b: Array, wrong: npt.NDArray[np.bool_], rtol: float, atol: float, what: str
+    a: Array,
+    b: Array,
+    wrong: npt.NDArray[np.bool_],
+    kind: dtype,
+    rtol: float,
+    atol: float,
+    what: str,
 ) -> str:
     heading = "equal" if rtol == atol == 0 else "close"
     count, size = int(wrong.sum()), wrong.size
     with np.errstate(all="ignore"):
-        distance = np.abs(np.subtract(a, b, dtype=np.result_type(a, b, np.float64)))
-        absolute = np.where(wrong, distance, -1.0)
+        if what == "Tensor-likes" and kind in (float32, complex64):  # told as they are
+            a, b = (part.astype(np.complex64 if kind.is_complex else np.float32) for part in (a, b))
+        distance = _distance(a, b)
+        absolute = np.where(wrong, distance, -1)
         relative = np.where(wrong, distance / np.abs(b), -1.0)
     if a.ndim == 0:
         return (
             f"Scalars are not {heading}!\n\nExpected {b} but got {a}.\n"
-            f"Absolute difference: {absolute} (up to {atol} allowed)\n"
-            f"Relative difference: {relative} (up to {rtol} allowed)"
+            f"Absolute difference: {absolute}{_allowed(atol, rtol or atol)}\n"
+            f"Relative difference: {relative}{_allowed(rtol, rtol or atol)}"
         )
     return (
         f"{what} are not {heading}!\n\n"
         f"Mismatched elements: {count} / {size} ({100 * count / size:.1f}%)\n"
-        f"Greatest absolute difference: {_greatest(absolute, atol)}\n"
-        f"Greatest relative difference: {_greatest(relative, rtol)}"
+        f"Greatest absolute difference: {_greatest(absolute)}{_allowed(atol, rtol or atol)}\n"
+        f"Greatest relative difference: {_greatest(relative)}{_allowed(rtol, rtol or atol)}"
     )
 
 
-def _greatest(difference: npt.NDArray[np.float64], allowed: float) -> str:
+def _distance(a: Array, b: Array) -> Array:
+    """How far elements are from each other: integers as int64, which has no last bit to lose."""
+    if a.dtype.kind in "biu" and a.dtype != np.uint64:
+        return np.abs(np.subtract(a, b, dtype=np.int64))
+    return np.abs(np.subtract(a, b))
+
+
+def _greatest(difference: Array) -> str:
     at = np.unravel_index(np.argmax(difference), difference.shape)
-    index = tuple(int(i) for i in at)
-    return f"{difference[at]} at index {index} (up to {allowed} allowed)"
+    return f"{difference[at].item()} at index {tuple(int(i) for i in at)}"
 
 
 def _at(place: str) -> str:

@@ -32,7 +32,7 @@ def contracted(xp: ModuleType, first: Factor, second: Factor, kept: set[int]) ->
     matrix = a.reshape(*many, prod(rows), prod(terms))
     other = b.reshape(*many, prod(terms), prod(columns))
     product = xp.matmul(matrix, other) if summed else matrix * other
-    return product.reshape(*many, *rows, *columns), [*batch, *left, *right]
+    return product.reshape((*many, *rows, *columns)), [*batch, *left, *right]
 
 
 def _alone_summed(factor: Factor, kept: set[int], other: Factor) -> Factor:
