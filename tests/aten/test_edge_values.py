@@ -248,3 +248,52 @@ def test_log1p_of_a_small_complex_number_is_the_number(z: complex) -> None:
     found = mq.log1p(mq.tensor(z, dtype=mq.complex128)).item()
     assert isinstance(found, complex)
     assert (found.real, found.imag) == pytest.approx((z.real, z.imag), rel=1e-12, abs=0)
+
+
+def test_a_matrix_with_an_infinite_element_has_no_singular_values() -> None:
+    two = mq.eye(3).repeat(2, 1, 1)
+    two[0, 2, 0] = float("-inf")
+    left, values, _ = mq.linalg_svd(two)
+    assert left[0].isnan().all()
+    assert values[0].isnan().all()
+    assert values[1].tolist() == [1, 1, 1]
+
+
+def test_a_matrix_with_nan_is_refused_by_its_singular_values() -> None:
+    with pytest.raises(RuntimeError, match="contained non-finite values"):
+        mq.linalg_svdvals(mq.full((3, 3), math.nan))
+
+
+SLOPES_AT_NAN = {
+    "hardtanh": 0.0, "relu6": 0.0, "hardshrink": 0.0, "softshrink": 0.0,
+    "hardswish": math.nan, "elu": math.nan, "selu": math.nan, "celu": math.nan,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SLOPES_AT_NAN)
+@pytest.mark.parametrize("count", [1, 5000])
+def test_the_slope_of_an_activation_at_nan(name: str, count: int) -> None:
+    x = mq.full((count,), math.nan, requires_grad=True)
+    getattr(mq.nn.functional, name)(x).sum().backward()
+    assert str(x.grad[-1].item()) == str(SLOPES_AT_NAN[name])
+
+
+def test_the_most_frequent_element_is_nan_where_none_comes_twice() -> None:
+    found = mq.tensor([[1.0, math.nan, 0.5], [2.0, 2.0, math.nan]]).mode()
+    assert str(found.values.tolist()) == "[nan, 2.0]"
+    assert found.indices.tolist() == [1, 1]
+
+
+def test_the_gamma_function_of_a_number_below_the_normal_ones() -> None:
+    x = mq.tensor([1e-310, -1e-310], dtype=mq.float64)
+    assert x.lgamma().tolist() == pytest.approx([713.8013788281542] * 2)
+
+
+def test_the_least_common_multiple_of_short_integers_wraps() -> None:
+    a, b = mq.tensor([2], dtype=mq.int8), mq.tensor([127], dtype=mq.int8)
+    assert mq.lcm(a, b).tolist() == [-2]  # 254
+
+
+def test_the_slope_of_leaky_relu_lies_as_its_operand() -> None:
+    grad, x = mq.ones(2, 3).t(), mq.ones(3, 2)
+    assert aten.leaky_relu_backward(grad, x, 0.1, False).stride() == x.stride()

@@ -126,3 +126,33 @@ def test_weights_of_a_smooth_resize_are_rounded_as_pytorchs() -> None:
 def test_a_factor_that_makes_no_size_is_refused(factor: float) -> None:
     with pytest.raises(RuntimeError, match="cannot be converted to type int64_t"):
         mq.nn.functional.interpolate(mq.ones(1, 1, 4, 4), scale_factor=factor)
+
+
+@pytest.mark.parametrize("size", [[1, 4], [1, 9]])
+def test_an_infinite_pixel_reaches_only_the_outputs_that_see_it(size: list[int]) -> None:
+    line = mq.arange(12.0).reshape(1, 1, 1, 12)
+    line[0, 0, 0, 0] = float("inf")
+    made = aten._upsample_bilinear2d_aa(line, size, False).flatten()
+    assert made[0] == float("inf")
+    assert made[-2:].isfinite().all()
+    back = aten._upsample_bilinear2d_aa_backward(made.reshape(1, 1, 1, -1), size, [1, 1, 1, 12], 0)
+    assert back.flatten()[-4:].isfinite().all()
+
+
+@pytest.mark.parametrize("nowhere", [float("nan"), float("inf"), -1e30])
+def test_a_point_beyond_the_image_takes_nothing(nowhere: float) -> None:
+    grid = mq.zeros(1, 1, 2, 2, dtype=mq.float64)
+    grid[0, 0, 1] = nowhere
+    image = mq.from_numpy(IMAGE)
+    out = aten.grid_sampler_2d(image, grid, 0, 0, True)
+    assert (out[..., 1] == 0).all()
+    ones = mq.ones_like(out)
+    by_image, _ = aten.grid_sampler_2d_backward(ones, image, grid, 0, 0, True, [True, True])
+    assert by_image.isfinite().all()
+
+
+def test_the_nearest_sample_has_no_slope_whatever_its_gradient() -> None:
+    grid, image = mq.zeros(1, 1, 2, 2, dtype=mq.float64), mq.from_numpy(IMAGE)
+    grad = mq.full((1, 2, 1, 2), float("inf"), dtype=mq.float64)
+    by_grid = aten.grid_sampler_2d_backward(grad, image, grid, 1, 0, True, [False, True])[1]
+    assert (by_grid == 0).all()

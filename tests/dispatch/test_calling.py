@@ -168,6 +168,14 @@ def test_D47_numbers_for_tensors_in_few_operators_only(x, lib, ns):
         getattr(mq.ops, ns).add(x, 2)
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_D47_a_number_is_no_tensor_to_be_mutated(x, again):
+    if again:  # the operator's own entry, made by its first call
+        mq.ops.aten.add_.Tensor(x, 1)
+    with pytest.raises(RuntimeError, match="'Tensor' for argument 'self' but found type 'int'"):
+        mq.ops.aten.add_.Tensor(0, 1.5)
+
+
 def test_D47_handlers_see_the_number(x):
     assert seen(aten.add.Tensor, x, 2)[0] == (x, 2)
 

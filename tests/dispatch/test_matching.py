@@ -181,7 +181,7 @@ def test_D45_float_refuses(value: object) -> None:
     refuses("float", value, "'float'")
 
 
-@pytest.mark.parametrize("value", [1, True, np.True_, Stub(1), Stub(1.0)])
+@pytest.mark.parametrize("value", [1, True, np.True_, np.int32(1), Stub(1), Stub(1.0)])
 def test_D45_bool_takes(value: object) -> None:
     assert one("bool", value) is True
 

@@ -322,6 +322,6 @@ def _key_source(argument: Argument, takes_numbers: bool) -> tuple[str, str] | No
         return (given, f"_keys_{name}") if _unwrapped(base.elem).kind == "tensor" else None
     if base.kind != "tensor":
         return None
-    if takes_numbers and not optional:
+    if takes_numbers and not optional and not argument.is_write:
         return f"{name}.__class__ not in _NUMBERS", f"{name}._keys"
     return given, f"{name}._keys"

@@ -378,5 +378,15 @@ special_xlog1py_of_number.derivative(other=xlog1py_by_other)
 
 gcd = binary("gcd", lambda xp, a, b: xp.gcd(a, b), takes=_INTS)
 gcd.describe("The greatest common divisors of two tensors of integers.")
-lcm = binary("lcm", lambda xp, a, b: xp.abs(xp.lcm(a, b)), takes=_INTS)
+
+
+def lcm_kernel(xp: ModuleType, a: Array, b: Array) -> Array:
+    """The least common multiples; those of short integers wrap after the sign is taken."""
+    kind = a.dtype
+    if kind.kind == "i" and kind.itemsize < 4:
+        a, b = a.astype(xp.int32), b.astype(xp.int32)
+    return xp.abs(xp.lcm(a, b)).astype(kind)
+
+
+lcm = binary("lcm", lcm_kernel, takes=_INTS)
 lcm.describe("The least common multiples of two tensors of integers.")

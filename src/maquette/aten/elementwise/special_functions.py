@@ -7,6 +7,7 @@ Orthogonal polynomials are in `special_polynomials.py`, `erf` and others in `tra
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable
 from types import ModuleType
 
@@ -86,7 +87,12 @@ def lgamma_kernel(xp: ModuleType, x: Array) -> Array:
     if loops is not None and x.min() > 0:
         found: Array = loops.log_gamma(x)
         return found
-    return xp.where(xp.isinf(x), math.inf, special(xp).gammaln(x))
+    found = xp.where(xp.isinf(x), math.inf, special(xp).gammaln(x))
+    if x.dtype.itemsize < 8:
+        return found
+    # SciPy's is infinite at numbers below the least normal one.
+    denormal = (x != 0) & (xp.abs(x) < sys.float_info.min)
+    return xp.where(denormal, -xp.log(xp.abs(xp.where(denormal, x, 1))), found)
 
 
 lgamma = unary("lgamma", lgamma_kernel, takes=REAL_FLOATS)

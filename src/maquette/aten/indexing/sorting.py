@@ -351,7 +351,10 @@ mode.shape(lambda self, dim, keepdim: _line_metas("mode", self, dim, keepdim))
 
 @mode.kernel
 def mode_kernel(xp: ModuleType, self: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
-    """The most frequent value, the least of several, and the last place where it stands."""
+    """The most frequent value, the least of several, and the last place where it stands.
+
+    NaN is equal to nothing, and counts as less than all numbers.
+    """
     if not self.ndim:
         return self.copy(), xp.zeros((), xp.int64)
     lines = xp.moveaxis(wide(self), dim, -1)
@@ -364,6 +367,10 @@ def mode_kernel(xp: ModuleType, self: Array, dim: int, keepdim: bool) -> tuple[A
     # The end of the first of the longest runs.
     best = xp.expand_dims(xp.argmax(run, axis=-1), -1)
     where = xp.take_along_axis(order, best, -1).squeeze(-1)
+    if lines.dtype.kind == "f":
+        unknown = xp.isnan(lines)
+        alone = unknown.any(-1) & (run.max(-1) == 0)
+        where = xp.where(alone, xp.argmax(unknown, axis=-1), where)
     return _pick(xp, self, where, dim, keepdim)
 
 

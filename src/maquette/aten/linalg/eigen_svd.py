@@ -85,16 +85,44 @@ def svd_kernel(
         k = smaller(m, n)
         left = identity(xp, A, (*batch, m, m if full_matrices else k))
         return left, values, identity(xp, A, (*batch, n if full_matrices else k, n))
+    lost = _infinite(A) if xp is np else None
+    if lost is not None:
+        A = np.where(lost[..., None, None], A.dtype.type(0), A)
     try:
         if not compute_uv:
-            return none, xp.linalg.svd(A, compute_uv=False), none
-        left, values, right = xp.linalg.svd(A, full_matrices=full_matrices)
+            return none, _unless(xp, lost, xp.linalg.svd(A, compute_uv=False)), none
+        found = xp.linalg.svd(A, full_matrices=full_matrices)
     except np.linalg.LinAlgError:
         raise LinAlgError(
             "linalg.svd: The algorithm failed to converge because the input matrix is "
             "ill-conditioned or has too many repeated singular values"
         ) from None
+    left, values, right = (_unless(xp, lost, part) for part in found)
     return left, values, right
+
+
+def _infinite(A: Array) -> Array | None:
+    """Which matrices have infinite elements; None where none has. NaN is refused.
+
+    Such a matrix has no singular values, and LAPACK would look for them without an end.
+    """
+    finite = np.isfinite(A).all((-2, -1))
+    if finite.all():
+        return None
+    if np.isnan(A).any():
+        raise LinAlgError(
+            "linalg.svd: The algorithm failed to converge because the input matrix contained "
+            "non-finite values."
+        )
+    return np.asarray(~finite)
+
+
+def _unless(xp: ModuleType, lost: Array | None, part: Array) -> Array:
+    """A part of the result; NaN for the matrices that are lost."""
+    if lost is None:
+        return part
+    where = lost.reshape(lost.shape + (1,) * (part.ndim - lost.ndim))
+    return xp.where(where, part.dtype.type(float("nan")), part)
 
 
 def _gaps(values: Tensor) -> Tensor:

@@ -147,7 +147,7 @@ def _slope(how: int, x: Array, y: Array, p: Any, q: Any, out: Array) -> None:
             out[i] = _ZERO if y[i] <= p else x[i]
     elif how == 1:  # clip_slope
         for i in range(n):
-            out[i] = _ZERO if (y[i] <= p) | (y[i] >= q) else x[i]
+            out[i] = x[i] if (y[i] > p) & (y[i] < q) else _ZERO
     elif how == 2:  # leaky_slope
         for i in range(n):
             out[i] = x[i] if y[i] > _ZERO else x[i] * p

@@ -203,7 +203,7 @@ def _hard_swish_slope(grad: Array, x: Array, three: Any, half: Any, out: Array) 
     zero, step = x.dtype.type(0), 0 if grad.size == 1 else 1
     for i in range(x.size):
         g = grad[i * step]
-        inner = g * (x[i] / three + half) if x[i] < three else g
+        inner = g if x[i] >= three else g * (x[i] / three + half)
         out[i] = zero if x[i] <= -three else inner
 
 
@@ -216,7 +216,7 @@ def hardswish_backward(grad: Array, x: Array) -> Array:
 def _shrunk_slope(grad: Array, x: Array, limit: Any, out: Array) -> None:
     zero, step = x.dtype.type(0), 0 if grad.size == 1 else 1
     for i in range(x.size):
-        out[i] = zero if (x[i] >= -limit) & (x[i] <= limit) else grad[i * step]
+        out[i] = grad[i * step] if (x[i] < -limit) | (x[i] > limit) else zero
 
 
 def shrunk_backward(grad: Array, x: Array, limit: float) -> Array:

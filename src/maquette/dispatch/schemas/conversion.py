@@ -94,7 +94,7 @@ def _int(type: SchemaType, value: object) -> int:
     if _symbol_type(value) in (int, bool):
         return int(cast(int, value))  # specialises: leaves an equality guard
     try:
-        number = index(cast(int, value))
+        number = int(value) if isinstance(value, np.bool_) else index(cast(int, value))
     except TypeError:
         raise Mismatch from None
     if number not in _INT64:
@@ -138,7 +138,7 @@ def _bool(type: SchemaType, value: object) -> bool:
         value = _item(value)
         if isinstance(value, float):
             return bool(value)
-    if isinstance(value, int | np.bool_) or _symbol_type(value) in (bool, int):
+    if isinstance(value, int | np.bool_ | np.integer) or _symbol_type(value) in (bool, int):
         return bool(value)
     raise Mismatch
 

@@ -66,7 +66,7 @@ def bind(
 def _fit(schema: FunctionSchema, position: int, value: object, takes_numbers: bool) -> object:
     argument = schema.arguments[position]
     type = argument.type
-    if takes_numbers and _is_tensor_type(type) and is_number(value):
+    if takes_numbers and _is_tensor_type(type) and is_number(value) and not argument.is_write:
         return plain_number(value)
     try:
         return convert(type, value)

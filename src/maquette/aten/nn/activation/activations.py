@@ -211,9 +211,7 @@ hardtanh.derivative(
 hardtanh.batching(BROADCASTS)
 hardtanh_backward: OperatorPage = linear_backward(
     "hardtanh_backward",
-    lambda xp, grad, x, low, high: chosen(
-        xp, ~((x <= low) | (x >= high)), grad, cast(xp, 0, x.dtype)
-    ),
+    lambda xp, grad, x, low, high: chosen(xp, (x > low) & (x < high), grad, cast(xp, 0, x.dtype)),
     ", Scalar min_val, Scalar max_val",
     ", min_val, max_val",
 )
@@ -293,7 +291,8 @@ def checked_leaky_relu_backward(
     )
     common = common_type((grad_output, self))
     check_category("leaky_relu_backward", common, REAL_FLOATS)
-    return elementwise((grad_output, self), common, common_dtype=common)
+    # The memory is laid out as the operand's, as in PyTorch, and not as the gradient's.
+    return elementwise((self, grad_output), common, common_dtype=common)
 
 
 leaky_relu_backward.shape(checked_leaky_relu_backward)
@@ -476,7 +475,7 @@ def hardswish_backward_kernel(xp: ModuleType, grad: Array, x: Array) -> Array:
     if loops is not None:
         found: Array = loops.hardswish_backward(grad, x)
         return found
-    above = chosen(xp, x < 3, grad * (x / 3 + 0.5), grad)
+    above = chosen(xp, x >= 3, grad, grad * (x / 3 + 0.5))
     return chosen(xp, ~(x <= -3), above, cast(xp, 0, x.dtype))
 
 
@@ -521,7 +520,7 @@ def shrunk_grad_kernel(xp: ModuleType, grad: Array, x: Array, lambd: float) -> A
     if loops is not None:
         found: Array = loops.shrunk_backward(grad, x, lambd)
         return found
-    return chosen(xp, ~((x >= -lambd) & (x <= lambd)), grad, cast(xp, 0, grad.dtype))
+    return chosen(xp, (x < -lambd) | (x > lambd), grad, cast(xp, 0, grad.dtype))
 
 
 hardshrink_backward: OperatorPage = linear_backward(

@@ -108,7 +108,7 @@ def elu_backward_kernel(
 ) -> Array:
     grad, x = promoted(xp, grad_output, self_or_result)
     low = x + alpha * scale if is_result else xp.exp(x * input_scale) * (alpha * scale)
-    return chosen(xp, x <= 0, grad * input_scale * low, grad * scale)
+    return chosen(xp, x > 0, grad * scale, grad * input_scale * low)
 
 
 elu_backward.cost(elementwise_cost(3))

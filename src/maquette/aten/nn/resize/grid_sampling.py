@@ -96,7 +96,8 @@ def _kept_inside(
         x, slope = _reflected(xp, x, low, span)
     inside = (x > 0) & (x < size - 1)
     kind = x.dtype.type
-    return xp.minimum(xp.maximum(x, kind(0)), kind(size - 1)), slope * inside.astype(x.dtype)
+    kept = xp.minimum(xp.where(x > 0, x, kind(0)), kind(size - 1))  # NaN lies at 0, as in PyTorch
+    return kept, slope * inside.astype(x.dtype)
 
 
 def _reflected(xp: ModuleType, x: Array, lowest: float, width: float) -> tuple[Array, Array]:
@@ -150,12 +151,16 @@ class _Axis:
         return corners
 
     def placed(self) -> list[tuple[Array, Array, Array, Array]]:
-        """For each corner: its index, held within bounds, whether it lies inside, weight, slope."""
-        found = []
+        """For each corner: its index, held within bounds, whether it lies inside, weight, slope.
+
+        The weight of a corner outside is 0, also where the coordinate is NaN or infinite.
+        """
+        where, found = self.xp.where, []
         for at, weight, slope in self.corners:
             inside = (at >= 0) & (at < self.size)
-            index = self.xp.where(inside, at, 0).astype(self.xp.int64)
-            found.append((index, inside, weight, slope))
+            index = where(inside, at, 0).astype(self.xp.int64)
+            none = at.dtype.type(0)
+            found.append((index, inside, where(inside, weight, none), where(inside, slope, none)))
         return found
 
 
@@ -323,6 +328,8 @@ def _grid_sampler(dims: int) -> tuple[OperatorPage, OperatorPage]:
                     at = (planes + index[:, None]).reshape(-1)
                     shares = (g * share[:, None]).reshape(-1)
                     by_input = combined_at(xp, "add", by_input, at, shares)
+            if interpolation == NEAREST:  # the grid has no slope, whatever the gradient is
+                continue
             if loops is not None:
                 pull = xp.zeros(index.shape, x.dtype)
                 loops.add_pulls(flat, g, index, inside, pull)

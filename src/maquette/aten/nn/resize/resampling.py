@@ -1,7 +1,8 @@
 """How one dimension is resampled: for each output element, which inputs count and how much.
 
-A rule gives *taps*: indices and weights, (taps, outputs) each. All dimensions are resampled one
-after the other, the last first. Positions are computed in the precision that PyTorch takes, since
+A rule gives *taps*: indices and weights, (taps, outputs) each. Outputs that take fewer inputs than
+others have taps at the index ``size``, of weight 0. All dimensions are resampled one after the
+other, the last first. Positions are computed in the precision that PyTorch takes, since
 where a position falls decides which element is nearest. Nothing here knows tensors.
 """
 
@@ -127,7 +128,7 @@ def smooth_taps(align: bool, kernel: str) -> Rule:
         distance = ((offset.astype(np.float64) + 0.5) * narrow).astype(kind)
         within = place < last
         w = np.where(within, weights_at(distance), kind(0))
-        index = np.where(within, place, 0).astype(np.int64)
+        index = np.where(within, place, size).astype(np.int64)
         weights = np.zeros(index.shape, kind)
         np.divide(w, np.cumsum(w, 0)[-1:], out=weights, where=within)
         return index, weights
@@ -154,6 +155,10 @@ _FILTERS: dict[str, tuple[float, Callable[[Array], Array]]] = {
 def resampled(xp: ModuleType, x: Array, axis: int, taps: Taps) -> Array:
     """The array with one dimension resampled."""
     index, weights = taps
+    if _has_unused(index, x.shape[axis]):
+        # A product of 0 and an infinite element of another window would be NaN.
+        rest = xp.zeros((*x.shape[:axis], 1, *x.shape[axis + 1 :]), x.dtype)
+        x = xp.concatenate([x, rest], axis=axis)
     shape = [-1 if d == axis else 1 for d in range(x.ndim)]
     loops = loops_for_floats(xp, x)
     if loops is not None:
@@ -164,6 +169,11 @@ def resampled(xp: ModuleType, x: Array, axis: int, taps: Taps) -> Array:
     for i, w in zip(*_brought(xp, taps, shape, x)):
         total = total + xp.take(x, i, axis=axis) * w
     return total
+
+
+def _has_unused(index: Array, size: int) -> bool:
+    """Whether there are taps at no input."""
+    return bool(index.max(initial=0) == size)
 
 
 def _by_loop(loop: Callable[..., Array], x: Array, axis: int, taps: Taps) -> Array:
@@ -186,6 +196,14 @@ def _brought(
 
 def resampled_back(xp: ModuleType, grad: Array, axis: int, size: int, taps: Taps) -> Array:
     """The adjoint of `resampled`: each output's gradient goes to the inputs that it came from."""
+    if _has_unused(taps[0], size):
+        total = _sent_back(xp, grad, axis, size + 1, taps)
+        return total[(*[slice(None)] * axis, slice(size))]
+    return _sent_back(xp, grad, axis, size, taps)
+
+
+def _sent_back(xp: ModuleType, grad: Array, axis: int, size: int, taps: Taps) -> Array:
+    """The adjoint along one dimension, for taps that are all below a size."""
     loops = loops_for_floats(xp, grad)
     if loops is not None:
         return _by_loop(partial(loops.resampled_back, size=size), grad, axis, taps)
@@ -202,7 +220,7 @@ def resampled_bytes(xp: ModuleType, x: Array, axis: int, taps: Taps) -> Array:
     index, weights = taps
     size, out = x.shape[axis], index.shape[1]
     matrix = np.zeros((out, size))
-    np.add.at(matrix, (np.arange(out), index), weights)
+    np.add.at(matrix, (np.arange(out), np.minimum(index, size - 1)), weights)
     precision = _precision(float(matrix.max()))
     whole = np.trunc(matrix * (1 << precision) + np.where(matrix < 0, -0.5, 0.5))
     # Products and sums of integers are exact in float64.
