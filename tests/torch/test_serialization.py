@@ -499,3 +499,38 @@ def test_a_registered_package_tags_and_restores_storages(
     torch.save(torch.ones(2), tmp_path / "tagged.pt")
     assert torch.load(tmp_path / "tagged.pt").tolist() == [1.0, 1.0]
     assert seen == ["elsewhere"]
+
+
+def test_T57_a_buffer_comes_back_marked() -> None:
+    made = round_trip(torch.nn.Buffer(torch.ones(2), persistent=False))
+    assert isinstance(made, torch.nn.Buffer)
+    assert not made.persistent
+
+
+def test_T57_storages_within_plain_pickles_are_read() -> None:
+    file = io.BytesIO()
+    torch.save(torch.LongStorage([0, 1, 2]), file, _use_new_zipfile_serialization=False)
+    assert torch.storage._load_from_bytes(file.getvalue()).tolist() == [0, 1, 2]
+
+
+def test_T57_a_module_in_a_file_of_old_comes_with_its_source() -> None:
+    class Old(pickle.Pickler):
+        seen = False
+
+        def persistent_id(self, obj: object) -> object:
+            if obj is not torch.nn.ReLU or self.seen:
+                return None
+            self.seen = True
+            return ("module", obj, "activation.py", "class ReLU: ...")
+
+    file = io.BytesIO()
+    for header in (0x1950A86A20F9469CFC6C, 1001, {}):
+        pickle.dump(header, file, protocol=2)
+    Old(file, 2).dump(torch.nn.ReLU())
+    pickle.dump([], file, protocol=2)
+    file.seek(0)
+    assert isinstance(torch.load(file, weights_only=False), torch.nn.ReLU)
+
+
+def test_T57_pickled_functions_of_pytorch_are_found() -> None:
+    assert torch._C._VariableFunctionsClass.relu(torch.tensor([-1.0, 2.0])).tolist() == [0, 2]

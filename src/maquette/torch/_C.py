@@ -5,6 +5,7 @@ Each is `maquette.dispatch`'s function without the prefix ``_dispatch_`` or ``_`
 
 from __future__ import annotations
 
+from maquette.torch import _VF as _VariableFunctionsClass  # noqa: F401  # pickled functions name it
 from maquette.torch.dispatch_queries import *  # noqa: F403  # questions to the dispatcher
 from maquette.torch.face.forwarding import forward, without_underscores
 from maquette.torch.helpers.schema_types import *  # noqa: F403  # what an argument's type is asked to be

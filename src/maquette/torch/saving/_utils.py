@@ -184,7 +184,11 @@ def _set_state(made: object, state: object) -> None:
     attributes, slots = state if isinstance(state, tuple) else (state, None)
     for values in (attributes, slots):
         if isinstance(values, Mapping):
-            taken = [name for name in values if _is_of_the_class(made, str(name))]
+            taken = [
+                name
+                for name, value in values.items()
+                if _is_of_the_class(made, str(name)) and not _marks_a_buffer(name, value)
+            ]
             if taken:
                 raise pickle.UnpicklingError(
                     f"this file gives a {type(made).__name__} the state {taken}, names that its "
@@ -192,6 +196,10 @@ def _set_state(made: object, state: object) -> None:
                 )
             for name, value in values.items():  # in slots, if its class has such
                 setattr(made, str(name), value)
+
+
+def _marks_a_buffer(name: object, value: object) -> bool:
+    return name == "_is_buffer" and isinstance(value, bool)
 
 
 def _is_of_the_class(made: object, name: str) -> bool:

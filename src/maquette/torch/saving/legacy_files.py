@@ -176,6 +176,8 @@ class _Survey(pickle._Unpickler):
             case ("storage", cls, key, location, int(numel), *_):
                 stated = _Stated(kind_of(cls), str(location), numel)
                 self.storages.setdefault(str(key), stated)
+            case ("module", cls, *_):  # a module's class, which comes with its source
+                return cls
         return _Anything()
 
 

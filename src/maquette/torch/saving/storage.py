@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -126,6 +127,13 @@ def __getattr__(name: str) -> object:
         kind = kinds.get_default_dtype()
         return next(c for c in _storage_classes if getattr(c, "dtype", None) is kind)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _load_from_bytes(b: bytes) -> object:
+    """The storage that these bytes hold: so plain pickles of tensors have their elements."""
+    from maquette.torch.saving.serialization import load  # noqa: PLC0415  # above storages
+
+    return load(io.BytesIO(b), weights_only=False)
 
 
 def _dtype_to_storage_type_map() -> dict[dtype, str]:
