@@ -382,3 +382,15 @@ def test_zeros_that_take_no_memory_in_pytorch_are_zeros() -> None:
     found = mq.ops.aten._efficientzerotensor([2], dtype=mq.float64)
     assert (found + mq.ones(2)).tolist() == [1.0, 1.0]
     assert found.dtype is mq.float64
+
+
+@pytest.mark.parametrize("kind", [mq.float16, mq.bfloat16], ids=str)
+def test_constants_of_16_bits_are_rounded_and_laid_out_as_what_they_are_like(
+    kind: mq.dtype,
+) -> None:
+    x = mq.empty(3, 4, dtype=kind).t()
+    made = [mq.zeros_like(x), mq.ones_like(x), mq.full_like(x, 0.1), mq.full((4, 3), 0.1).to(kind)]
+    assert [t.stride() for t in made] == [(1, 4), (1, 4), (1, 4), (3, 1)]
+    rounded = float(mq.tensor(0.1, dtype=kind))
+    assert [t[3, 2].item() for t in made] == [0, 1, rounded, rounded]
+    assert x.new_ones(2).tolist() == [1, 1]

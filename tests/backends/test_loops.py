@@ -134,6 +134,20 @@ def test_norms_and_their_gradients_agree(function: Callable[..., Tensor], plainl
         np.testing.assert_allclose(found, expected, rtol=3e-5, atol=1e-5 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: F.layer_norm(x, (50,)), lambda x: F.group_norm(x.movedim(-1, 1), 5)],
+    ids=["layer", "group"],
+)
+def test_gradients_of_norms_by_their_input_alone_agree(
+    function: Callable[..., Tensor], plainly: Plainly
+) -> None:
+    torch.manual_seed(5)
+    run = trained(lambda x: function(x) ** 2, torch.randn(8, 30, 40, 50) * 3 + 7)
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=3e-5, atol=1e-5 * np.abs(expected).max())
+
+
 def test_moments_of_many_elements_are_accurate() -> None:
     torch.manual_seed(6)
     x = torch.rand(4, 3, 500_000) + 100

@@ -83,6 +83,12 @@ STEPS: dict[str, Function] = {
     "in blocks, by numbers": lambda x, y, z: torch.fmod(x, 0.3),
     "in blocks, cut": lambda x, y, z: torch.div(x, y, rounding_mode="trunc"),
     "in place": lambda x, y, z: x.clone().mul_(y[0]),
+    "in place, scaled": lambda x, y, z: x.clone().sub_(y, alpha=1.3),
+    "in place, of three": lambda x, y, z: x.clone().addcdiv_(y, z, value=-0.3).lerp_(y, 0.3),
+    "in place, transposed": lambda x, y, z: x.t().clone().add_(y.t()),
+    "in place, strided": lambda x, y, z: x.clone()[:, 1:].mul_(y[:, 1:]),
+    "in place, by itself": lambda x, y, z: (lambda t: t.mul_(t))(x.clone()),
+    "in place, a number": lambda x, y, z: x.clone().div_(3).clamp_(-0.1, 1),
 }
 
 

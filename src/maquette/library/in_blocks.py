@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy.typing as npt
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
-from maquette.tensor.backend import Backend
+from maquette.tensor.backend import Backend, backend_for
 
 Array = npt.NDArray[Any]
 Index = tuple[slice, ...]
@@ -86,6 +87,23 @@ def _by_loop(
     operands = given if laid is found else [_laid_along(a, laid.shape, order) for a in given]
     loops.computed_on_halves(name, operands, numbers, found)
     return True
+
+
+def written_by_loop(op: OpOverload, xp: ModuleType, args: Sequence[object]) -> bool:
+    """Whether a compiled loop wrote what an operator computes into its first argument."""
+    target = args[0]
+    if xp is not np or op.facts.on_halves is None or not isinstance(target, np.ndarray):
+        return False
+    if target.itemsize != 2 or target.dtype.name not in _HALVES or target.size < _LEAST_OF_LOOPS:
+        return False
+    order = sorted(range(target.ndim), key=lambda d: -target.strides[d])
+    found = target.transpose(order)
+    others = [a for a in args[1:] if isinstance(a, np.ndarray) and a is not target]
+    apart = not any(a.ndim > target.ndim or np.may_share_memory(a, target) for a in others)
+    if not (apart and found.flags.c_contiguous):
+        return False
+    laid = found if order == list(range(target.ndim)) else target
+    return _by_loop(op, backend_for(xp), args, order, laid, found)
 
 
 def _laid_along(value: object, shape: tuple[int, ...], order: list[int]) -> object:

@@ -19,6 +19,7 @@ from maquette.core.strides import repeats
 from maquette.core.symbols import alike, expect_alike
 from maquette.dispatch.operator import OpOverload
 from maquette.library.advice import check_advised
+from maquette.library.in_blocks import written_by_loop
 from maquette.tensor.backend import Array, backend_for, byte_strides, is_array
 
 Rule = Callable[..., object]
@@ -140,7 +141,8 @@ def writing(base: OpOverload) -> Rule:
 
     def kernel(xp: ModuleType, *args: object) -> None:
         assert base.array_kernel is not None
-        _write(xp, args[0], base.array_kernel(xp, *args))
+        if not written_by_loop(base, xp, args):
+            _write(xp, args[0], base.array_kernel(xp, *args))
 
     return kernel
 

@@ -9,8 +9,9 @@ ml_dtypes makes of every number of 16.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,30 @@ def write(target: Array, values: Array) -> None:
             return
         values = converted(values, kind)
     np.copyto(target, values, casting="unsafe")
+
+
+# NumPy fills another library's type an element at a time (10⁶ bfloat16: 0.5 to 0.04 ms).
+
+
+def full_of(xp: ModuleType, shape: Sequence[int], value: Any, kind: np.dtype[Any]) -> Array:
+    """``xp.full``."""
+    made: Array
+    if xp is np and kind.kind == "V" and kind.itemsize == 2:
+        made = np.full(shape, np.asarray(value).astype(kind).view(np.uint16), np.uint16).view(kind)
+    else:
+        made = xp.full(shape, value, kind)
+    return made
+
+
+def full_like(xp: ModuleType, like: Array, value: Any, kind: np.dtype[Any]) -> Array:
+    """``xp.full_like``."""
+    made: Array
+    if xp is np and kind.kind == "V" and kind.itemsize == 2:
+        bits = np.asarray(value).astype(kind).view(np.uint16)
+        made = np.full_like(like, bits, np.uint16, subok=False).view(kind)
+    else:
+        made = xp.full_like(like, value, kind)
+    return made
 
 
 # Steps of the compiled loops, and the first of their numbers: the factor of what is added.

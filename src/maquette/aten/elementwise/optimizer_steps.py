@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, TypeAlias, cast
 
+from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, accumulator
 from maquette.aten.common.large_arrays import loops_for_alike
+from maquette.aten.common.narrow_floats import converted
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
@@ -29,6 +31,10 @@ _SCALING = "Tensor? grad_scale=None, Tensor? found_inf=None"
 def _number(value: float | Array) -> float:
     """A number, or the only element of an array."""
     return float(value if isinstance(value, (int, float)) else value.item())
+
+
+def _write(target: Array, values: Array) -> None:
+    target[...] = values if values.dtype == target.dtype else converted(values, target.dtype)
 
 
 def _fused(name: str, lists: str, options: str, step: Step) -> None:
@@ -57,10 +63,10 @@ def _fused(name: str, lists: str, options: str, step: Step) -> None:
             parameters, grads, *kept = cast(Sequence[Arrays], params[:count])
             for i, parameter in enumerate(parameters):
                 work = accumulator(parameter.dtype)
-                grad = grads[i].astype(work)
+                grad = converted(grads[i], work)
                 if scale is not None:
                     grad = xp.divide(grad, work.type(_number(scale)))  # type: ignore[arg-type]  # as above
-                    grads[i][...] = grad
+                    _write(grads[i], grad)
                 beside = [each[i] if each else None for each in kept]
                 step(xp, parameter, sign * grad, *beside, **given)
 
@@ -98,22 +104,23 @@ def _adam(*, decoupled: bool) -> Step:
         amsgrad: bool,
     ) -> None:
         work = grad.dtype
-        value, mean, square = (x.astype(work) for x in (param, exp_avg, exp_avg_sq))
+        value, mean, square = (converted(x, work) for x in (param, exp_avg, exp_avg_sq))
         if weight_decay and decoupled:
             value = value * work.type(1 - lr * weight_decay)
         elif weight_decay:
             grad = grad + value * work.type(weight_decay)
         mean = mean + (grad - mean) * work.type(1 - beta1)
         square = square * work.type(beta2) + grad * grad * work.type(1 - beta2)
-        exp_avg[...], exp_avg_sq[...] = mean, square
+        _write(exp_avg, mean)
+        _write(exp_avg_sq, square)
         if amsgrad:
             assert max_exp_avg_sq is not None
-            square = xp.maximum(max_exp_avg_sq.astype(work), square)
-            max_exp_avg_sq[...] = square
+            square = xp.maximum(converted(max_exp_avg_sq, work), square)
+            _write(max_exp_avg_sq, square)
         done = _number(state_step)
         root = math.sqrt(1 - beta2**done)
         denominator = xp.sqrt(square) / work.type(root) + work.type(eps)
-        param[...] = value - work.type(lr / (1 - beta1**done)) * mean / denominator
+        _write(param, value - work.type(lr / (1 - beta1**done)) * mean / denominator)
 
     return step
 
@@ -219,17 +226,17 @@ def _sgd(
     is_first_step: bool,
 ) -> None:
     work = grad.dtype
-    value = param.astype(work)
+    value = converted(param, work)
     if weight_decay:
         grad = grad + value * work.type(weight_decay)
     if momentum:
         assert buffer is not None
         moving = grad
         if not is_first_step:
-            moving = buffer.astype(work) * work.type(momentum) + grad * work.type(1 - dampening)
-        buffer[...] = moving
+            moving = converted(buffer, work) * work.type(momentum) + grad * work.type(1 - dampening)
+        _write(buffer, moving)
         grad = grad + moving * work.type(momentum) if nesterov else moving
-    param[...] = value - grad * work.type(lr)
+    _write(param, value - grad * work.type(lr))
 
 
 _fused(
@@ -254,13 +261,13 @@ def _adagrad(
     eps: float,
 ) -> None:
     work = grad.dtype
-    value = param.astype(work)
+    value = converted(param, work)
     if weight_decay:
         grad = grad + value * work.type(weight_decay)
-    total = state_sum.astype(work) + grad * grad
-    state_sum[...] = total
+    total = converted(state_sum, work) + grad * grad
+    _write(state_sum, total)
     rate = lr / (1 + (_number(state_step) - 1) * lr_decay)
-    param[...] = value - work.type(rate) * grad / (xp.sqrt(total) + work.type(eps))
+    _write(param, value - work.type(rate) * grad / (xp.sqrt(total) + work.type(eps)))
 
 
 _fused(
@@ -297,7 +304,7 @@ def unscale_kernel(xp: ModuleType, self: Arrays, found_inf: Array, inv_scale: Ar
         if not xp.isfinite(grad).all():
             found_inf[...] = 1
         if _number(factor) != 1:
-            grad[...] = grad * factor.astype(accumulator(grad.dtype))
+            _write(grad, wide(grad) * factor.astype(accumulator(grad.dtype)))
 
 
 update_scale = define(

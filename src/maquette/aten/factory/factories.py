@@ -15,6 +15,8 @@ import numpy as np
 from maquette.aten.common.array_libraries import is_array
 from maquette.aten.common.axes import Array
 from maquette.aten.common.batching_forms import same_shape, sized
+from maquette.aten.common.narrow_floats import full_like as like_filled
+from maquette.aten.common.narrow_floats import full_of
 from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import (
     Number,
@@ -167,8 +169,9 @@ def _constant(name: str, value: int) -> OperatorPage:
 
     @page.kernel
     def kernel(xp: ModuleType, size: Ints, dtype: DType | None, *options: object) -> Array:
-        make = xp.zeros if value == 0 else xp.ones
-        made: Array = make(size, _kind(dtype))
+        if value:
+            return full_of(xp, size, value, _kind(dtype))
+        made: Array = xp.zeros(size, _kind(dtype))
         return made
 
     return page
@@ -219,8 +222,7 @@ def full_kernel(
 
 
 def _full(xp: ModuleType, size: Ints, value: Number, kind: DType) -> Array:
-    made: Array = xp.full(size, result_dtype(value, kind), kind.numpy)
-    return made
+    return full_of(xp, size, result_dtype(value, kind), kind.numpy)
 
 
 scalar_tensor = define(f"aten::scalar_tensor(Scalar s, *, {OPTIONS}) -> Tensor", tags=[Tag.core])
@@ -295,10 +297,10 @@ empty_like.describe(
     "A new tensor of the size, and by default the dtype, layout and device of `self`, not filled."
 )
 empty_like.batching(same_shape)
-zeros_like = _like("zeros_like", lambda xp, self, kind: xp.zeros_like(self, kind))
+zeros_like = _like("zeros_like", lambda xp, self, kind: like_filled(xp, self, 0, kind))
 zeros_like.describe("A new tensor of zeros like `self`.")
 zeros_like.batching(same_shape)
-ones_like = _like("ones_like", lambda xp, self, kind: xp.ones_like(self, kind))
+ones_like = _like("ones_like", lambda xp, self, kind: like_filled(xp, self, 1, kind))
 ones_like.describe("A new tensor of ones like `self`.")
 ones_like.batching(same_shape)
 
@@ -386,7 +388,7 @@ new_zeros.describe(
     "A new tensor of zeros of a size, by default with the dtype and device of `self`."
 )
 new_zeros.batching(sized)
-new_ones = _new("new_ones", lambda xp: xp.ones)
+new_ones = _new("new_ones", lambda xp: lambda size, kind: full_of(xp, size, 1, kind))
 new_ones.describe("A new tensor of ones of a size, by default with the dtype and device of `self`.")
 new_ones.batching(sized)
 

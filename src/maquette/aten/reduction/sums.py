@@ -12,6 +12,7 @@ from types import ModuleType
 
 import numpy as np
 
+from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import is_array
 from maquette.aten.common.axes import (
     LONG_SUM,
@@ -27,6 +28,7 @@ from maquette.aten.common.axes import (
 )
 from maquette.aten.common.batching_forms import along, over_all
 from maquette.aten.common.large_arrays import loops_of_inexact, rows_along
+from maquette.aten.common.narrow_floats import converted
 from maquette.aten.common.operators import aten
 from maquette.aten.common.type_promotion import F32, F64
 from maquette.core.dtype import bool_, dtype, from_numpy_dtype, int64, uint8
@@ -51,7 +53,7 @@ def reduction_cost(self: TensorMeta, *rest: object) -> Cost:
 
 def cast(x: Array, kind: dtype | None) -> Array:
     """The array in a requested dtype, itself where none is requested."""
-    return x if kind is None else x.astype(kind.numpy, copy=False)
+    return x if kind is None or kind.numpy == x.dtype else converted(x, kind.numpy)
 
 
 # --- sums ----------------------------------------------------------------------------
@@ -280,7 +282,7 @@ def prod_dim_shape(self: TensorMeta, dim: int, keepdim: bool, dtype: dtype | Non
 
 
 def _prod_array(xp: ModuleType, self: Array, dim: Dims, keepdim: bool, kind: dtype | None) -> Array:
-    x = cast(self, kind)
+    x = wide(cast(self, kind))
     loops = loops_of_inexact(xp, x)
     rows = None if loops is None else rows_along(x, axes_of(dim, x.ndim))
     if loops is not None and rows is not None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from maquette.aten.common.axes import Array
 from maquette.aten.common.batching_forms import laid_out, rank_of, same_shape, to_front
+from maquette.aten.common.narrow_floats import full_like, full_of
 from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import Number, cast, check_layout, result_dtype
 from maquette.core.broadcast import broadcast_shapes
@@ -123,8 +124,7 @@ def filled(
 ) -> Array:
     """A new array of ``values``, cast and broadcast."""
     if isinstance(values, (bool, int, float, complex)):
-        made: Array = xp.full(shape, result_dtype(values, from_numpy_dtype(kind)), kind)
-        return made
+        return full_of(xp, shape, result_dtype(values, from_numpy_dtype(kind)), kind)
     given = values if values.dtype == kind else cast(xp, values, from_numpy_dtype(kind))
     copied: Array = xp.array(xp.broadcast_to(given, shape), copy=True)
     return copied
@@ -483,7 +483,7 @@ def zero_batching(info: VmapInfo, in_dims: Any, self: Tensor, *value: Any) -> An
 zero = define("aten::zero(Tensor self) -> Tensor", tags=[Tag.generated])
 zero.describe("`self` with zeros.")
 zero.shape(lambda self: self.like())
-zero.kernel(lambda xp, self: xp.zeros_like(self))
+zero.kernel(lambda xp, self: full_like(xp, self, 0, self.dtype))
 zero.flat("self")
 zero.batching(same_shape)
 

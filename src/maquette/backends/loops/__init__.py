@@ -38,6 +38,7 @@ from maquette.backends.loops.lines import (
 from maquette.backends.loops.normalization import (
     channel_gradients,
     channel_moments,
+    group_gradients,
     row_gradients,
     row_moments,
     row_norm,
@@ -124,6 +125,7 @@ from maquette.backends.loops.smooth import (
 from maquette.backends.loops.softmax import (
     class_losses,
     log_paths,
+    log_softmax_gradients,
     log_softmax_rows,
     softmax_gradients,
     softmax_rows,
@@ -222,8 +224,10 @@ __all__ = [
     "erf_of_doubles",
     "erfc",
     "gelu",
+    "group_gradients",
     "gelu_backward",
     "line_maxima",
+    "log_softmax_gradients",
     "log_softmax_rows",
     "logistic",
     "normal_blocks",

@@ -246,3 +246,52 @@ def channel_gradients(
     weight = np.ones(x.shape[1], x.dtype) if weight is None else weight
     _channel_gradients(grad, x, means, rstds, weight, out, sums)
     return out, sums[0], sums[1]
+
+
+# --- groups of channels: group norm --------------------------------------------------------
+
+
+@fused
+def _projected_channel(
+    grad: Array, row: Array, mean: Any, scale: Any, plain: Any, product: Any, out: Array
+) -> None:
+    """``grad * scale - plain - (row - mean) * product``."""
+    for i in range(row.size):
+        out[i] = grad[i] * scale - plain - (row[i] - mean) * product
+
+
+@reordered
+def _group_gradients(
+    grad: Array, x: Array, means: Array, rstds: Array, weight: Array, out: Array, sums: Any
+) -> None:
+    each = x.shape[1] // means.shape[1]
+    count = each * x.shape[2]
+    for n in range(x.shape[0]):
+        for g in range(means.shape[1]):
+            mean, rstd = means[n, g], rstds[n, g]
+            plain, product = 0.0, 0.0
+            for c in range(g * each, (g + 1) * each):
+                added = sum_of(grad[n, c])
+                multiplied = _product(grad[n, c], x[n, c], mean)
+                sums[0, c] += multiplied * rstd
+                sums[1, c] += added
+                plain += added * weight[c]
+                product += multiplied * weight[c]
+            a = x.dtype.type(plain / count) * rstd
+            b = x.dtype.type(product / count) * rstd * rstd * rstd
+            for c in range(g * each, (g + 1) * each):
+                _projected_channel(grad[n, c], x[n, c], mean, rstd * weight[c], a, b, out[n, c])
+
+
+def group_gradients(
+    grad: Array, x: Array, means: Array, rstds: Array, weight: Array | None
+) -> tuple[Array, Array, Array]:
+    """The gradients by x [batch, channels, places], weight and bias of a norm of groups.
+
+    means, rstds: [batch, groups], row-major as all others.
+    """
+    out, sums = np.empty(x.shape, x.dtype), np.zeros((2, x.shape[1]))
+    weight = np.ones(x.shape[1], x.dtype) if weight is None else weight
+    _group_gradients(grad, x, means, rstds, weight, out, sums)
+    by_weight, by_bias = sums.astype(x.dtype)
+    return out, by_weight, by_bias

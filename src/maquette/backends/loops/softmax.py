@@ -105,6 +105,25 @@ def softmax_gradients(grad: Array, y: Array) -> Array:
     return out
 
 
+@fused
+def _powers_less(grad: Array, y: Array, total: Any, out: Array) -> None:
+    for i in range(grad.size):
+        out[i] = grad[i] - exponential(y[i]) * total
+
+
+@fused
+def _log_softmax_gradients(grad: Array, y: Array, out: Array) -> None:
+    for r in range(grad.shape[0]):
+        _powers_less(grad[r], y[r], np.float32(sum_of(grad[r])), out[r])
+
+
+def log_softmax_gradients(grad: Array, y: Array) -> Array:
+    """The gradients by the rows from those by the logarithms ``y`` of their softmax."""
+    out = np.empty(y.shape, np.float32)
+    _log_softmax_gradients(np.ascontiguousarray(grad), np.ascontiguousarray(y), out)
+    return out
+
+
 # --- losses ----------------------------------------------------------------------------------
 
 

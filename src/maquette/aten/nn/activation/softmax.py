@@ -162,8 +162,13 @@ def softmax_backward_kernel(
 def log_softmax_backward_kernel(
     xp: ModuleType, grad_output: Array, output: Array, dim: int, input_dtype: dtype
 ) -> Array:
-    grad = wide(grad_output)
-    result: Array = grad - xp.exp(wide(output)) * _axis_sum(xp, grad, dim)
+    y, grad = wide(output), wide(grad_output)
+    loops = _row_loops(xp, dim, y, grad) if y.ndim else None
+    if loops is not None:
+        lines = (-1, y.shape[-1])
+        rows: Array = loops.log_softmax_gradients(grad.reshape(lines), y.reshape(lines))
+        return rows.reshape(y.shape)
+    result: Array = grad - xp.exp(y) * _axis_sum(xp, grad, dim)
     return result
 
 

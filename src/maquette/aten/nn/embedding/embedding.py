@@ -11,6 +11,7 @@ from typing import Any
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import combined_at, data_says
 from maquette.aten.common.batching_forms import to_front
+from maquette.aten.common.narrow_floats import converted
 from maquette.aten.common.operators import aten
 from maquette.core.device_rules import any_elsewhere
 from maquette.core.dtype import int32, int64
@@ -213,7 +214,7 @@ def embedding_dense_backward_kernel(
         values = values / counts[rows].astype(values.dtype)[:, None]
     # Added up in the gradient's own type, one by one, as PyTorch does and `index_add` too.
     result: Array = xp.zeros((num_weights, values.shape[1]), grad_output.dtype)
-    return combined_at(xp, "add", result, rows, values.astype(grad_output.dtype))
+    return combined_at(xp, "add", result, rows, converted(values, grad_output.dtype))
 
 
 embedding_dense_backward.linear(
@@ -279,4 +280,4 @@ def embedding_renorm_kernel(
     norms = xp.linalg.norm(wide(self[rows]), norm_type, axis=1)
     over = norms > max_norm
     scale = max_norm / (norms[over] + 1e-7)
-    self[rows[over]] = (wide(self[rows[over]]) * scale[:, None]).astype(self.dtype)
+    self[rows[over]] = converted(wide(self[rows[over]]) * scale[:, None], self.dtype)

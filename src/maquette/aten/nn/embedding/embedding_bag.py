@@ -16,6 +16,7 @@ from maquette.aten.common.array_libraries import byte_strides, combined_at, data
 from maquette.aten.common.axes import wrap_existing_dim
 from maquette.aten.common.backward_checks import check_floats_only, check_sizes
 from maquette.aten.common.large_arrays import loops_of_places
+from maquette.aten.common.narrow_floats import converted
 from maquette.aten.common.operators import aten
 from maquette.aten.nn.embedding.embedding import check_indices, checked_rows
 from maquette.core.device_rules import any_elsewhere
@@ -432,7 +433,7 @@ def _embedding_bag_backward_kernel(
         counts = xp.bincount(checked_rows(xp, indices, num_weights), minlength=num_weights)
         values = values / counts[indices].astype(g.dtype)[:, None]
     rows = checked_rows(xp, indices[kept], num_weights)
-    return combined_at(xp, "add", result, rows, values[kept].astype(grad.dtype))
+    return combined_at(xp, "add", result, rows, converted(values[kept], grad.dtype))
 
 
 _embedding_bag_per_sample_weights_backward = define(

@@ -17,6 +17,7 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, total
 from maquette.aten.common.backward_checks import check_numbers
 from maquette.aten.common.large_arrays import chosen, loops_of_floats
+from maquette.aten.common.narrow_floats import converted
 from maquette.aten.nn.loss.likelihood import MEAN, NONE, SUM
 from maquette.aten.nn.loss.loss_batching import reduced, reduced_backward
 from maquette.core.broadcast import broadcast_shapes
@@ -385,7 +386,7 @@ def soft_margin_loss_shape(self: TensorMeta, target: TensorMeta, reduction: int)
 def soft_margin_loss_kernel(xp: ModuleType, self: Array, target: Array, reduction: int) -> Array:
     with np.errstate(over="ignore"):
         # Each step is rounded to the operand's type, as PyTorch's operators do.
-        powers = xp.exp(-wide(target) * wide(self)).astype(self.dtype)
+        powers = converted(xp.exp(-wide(target) * wide(self)), self.dtype)
         return reduced_array(xp, xp.log1p(wide(powers)), reduction)
 
 

@@ -9,6 +9,8 @@ from math import prod
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array, total
@@ -306,9 +308,20 @@ def native_group_norm_backward_kernel(
     rows = (N, group, C // group * HxW)
     channels = (N, C, HxW)
     grad, scale = wide(grad_out).reshape(channels), wide(rstd).reshape(N, group, 1)
-    normalized = (wide(input).reshape(rows) - wide(mean).reshape(N, group, 1)) * scale
-    by_channel = _by_channel(weight)
-    weighted = (grad if by_channel is None else grad * wide(by_channel)).reshape(rows)
+    x, centre = wide(input).reshape(channels), wide(mean).reshape(N, group, 1)
+    factors = None if weight is None else wide(weight)
+    loops = loops_for_floats(xp, x, grad, centre, scale, factors)
+    if loops is not None and output_mask[0]:
+        statistics = [s.reshape(N, group) for s in (centre, scale)]
+        given = [np.ascontiguousarray(a) for a in (grad, x, *statistics)]
+        found, *others = loops.group_gradients(*given, factors)
+        by_weight, by_bias = [
+            p if needed else None for p, needed in zip(others, output_mask[1:], strict=True)
+        ]
+        return found.reshape(input.shape), by_weight, by_bias
+    normalized = (x.reshape(rows) - centre) * scale
+    by_channel = _by_channel(factors)
+    weighted = (grad if by_channel is None else grad * by_channel).reshape(rows)
     by_input = input_gradient(xp, weighted, normalized, scale, (2,)) if output_mask[0] else None
     return (
         None if by_input is None else by_input.reshape(input.shape),

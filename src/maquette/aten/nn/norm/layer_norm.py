@@ -116,6 +116,7 @@ def native_layer_norm_kernel(
     eps: float,
 ) -> tuple[Array, Array, Array]:
     x = wide(input)
+    weight, bias = (None if p is None else wide(p) for p in (weight, bias))
     loops = loops_for_floats(xp, x, weight, bias)
     if loops is not None:
         rows = x.reshape(-1, prod(normalized_shape))
@@ -231,18 +232,21 @@ def native_layer_norm_backward_kernel(
     axes = _trailing(input.ndim, normalized_shape)
     outer = tuple(range(input.ndim - len(axes)))
     grad, scale = wide(grad_out), wide(rstd)
-    x, centre = wide(input), wide(mean)
+    x, centre, weight = wide(input), wide(mean), None if weight is None else wide(weight)
     loops = loops_for_floats(xp, x, grad, centre, scale, weight)
-    if loops is not None and all(output_mask):
+    if loops is not None and output_mask[0]:
         lines = (-1, prod(normalized_shape))
         vector = None if weight is None else weight.reshape(-1)
         by_input, *others = loops.row_gradients(
             grad.reshape(lines), x.reshape(lines), centre.reshape(-1), scale.reshape(-1), vector
         )
-        by_weight, by_bias = [p.reshape(normalized_shape) for p in others]
+        by_weight, by_bias = [
+            p.reshape(normalized_shape) if needed else None
+            for p, needed in zip(others, output_mask[1:], strict=True)
+        ]
         return by_input.reshape(input.shape), by_weight, by_bias
     normalized = (x - centre) * scale
-    weighted = grad if weight is None else grad * wide(weight)
+    weighted = grad if weight is None else grad * weight
     return (
         input_gradient(xp, weighted, normalized, scale, axes) if output_mask[0] else None,
         total(xp, grad * normalized, outer) if output_mask[1] and weight is not None else None,
