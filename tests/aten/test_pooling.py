@@ -228,3 +228,12 @@ def test_pools_say_which_ranks_and_sizes_they_take(
 ) -> None:
     with pytest.raises(RuntimeError, match=told):
         getattr(mq.nn.functional, name)(mq.ones(shape), 2)
+
+
+def test_random_samples_of_a_fractional_pool_may_be_more_than_the_batch() -> None:
+    x, samples = mq.rand(1, 2, 6, 6), mq.rand(3, 2, 2)
+    pool = mq.nn.functional.fractional_max_pool2d
+    found = pool(x, 2, output_size=3, _random_samples=samples)
+    assert mq.equal(found, pool(x, 2, output_size=3, _random_samples=samples[:1]))
+    with pytest.raises(RuntimeError, match="_random_samples of shape"):
+        pool(mq.rand(4, 2, 6, 6), 2, output_size=3, _random_samples=samples)

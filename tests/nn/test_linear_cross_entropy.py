@@ -81,3 +81,9 @@ def test_chunks_change_nothing():
     options = nn.LinearCrossEntropyOptions(batch_chunk_size=2)
     found = F.linear_cross_entropy(X, W, TARGET, options=options)
     assert mq.equal(found, F.linear_cross_entropy(X, W, TARGET))
+
+
+@pytest.mark.parametrize("options", [{"weight": mq.ones(3)}, {"label_smoothing": 2.0}])
+def test_the_loss_refuses_what_does_not_fit_when_it_is_made(options: dict[str, object]) -> None:
+    with pytest.raises(RuntimeError, match=r"expected (weight shape|label_smoothing) to be"):
+        mq.nn.LinearCrossEntropyLoss(3, 2, **options)

@@ -1,5 +1,7 @@
 """Refusals of transforms name the function, the argument, the line; the loop can be off."""
 
+from collections.abc import Callable
+
 import pytest
 
 import maquette as mq
@@ -179,3 +181,45 @@ def test_what_is_scattered_by_masks_in_a_batch_is_checked_as_alone():
         vmap(mq.masked_scatter)(x, mask.float(), x)
     with pytest.raises(RuntimeError, match="same dtypes"):
         vmap(mq.masked_scatter)(x, mask, x.double())
+
+
+@pytest.mark.parametrize("transform", ["grad", "vjp", "jvp"])
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda t: t.view(6),
+        lambda t: t.reshape(3, 2).t(),
+        lambda t: t.detach(),
+        lambda t: t[0].unsqueeze(0),
+    ],
+)
+def test_a_view_of_a_captured_tensor_is_not_written(
+    transform: str, view: Callable[[mq.Tensor], mq.Tensor]
+) -> None:
+    held = mq.zeros(2, 3)
+
+    def function(x: mq.Tensor) -> mq.Tensor:
+        view(held).mul_(x)
+        return x
+
+    x = mq.ones(())
+    runs = {
+        "grad": lambda: mq.func.grad(function)(x),
+        "vjp": lambda: mq.func.vjp(function, x),
+        "jvp": lambda: mq.func.jvp(function, (x,), (x,)),
+    }
+    with pytest.raises(RuntimeError, match="mutate a captured Tensor"):
+        runs[transform]()
+
+
+def test_views_of_what_a_function_made_or_got_are_written() -> None:
+    def function(x: mq.Tensor) -> mq.Tensor:
+        made = mq.tensor([0.0, 0.0])
+        made[:1].copy_(x)
+        made.view(2, 1)[1].add_(x)
+        y = x * 1
+        y.view(1).mul_(2)
+        return made.sum() + y
+
+    assert mq.func.grad(function)(mq.ones(())).item() == 4
+    assert mq.func.jvp(function, (mq.ones(()),), (mq.ones(()),))[1].item() == 4

@@ -28,7 +28,15 @@ from maquette.transforms.batch import definition_of
 from maquette.transforms.interpreter import Interpreter, pushed, run_below
 from maquette.transforms.reverse_level import GradInterpreter, refuse_captured, require_grad
 from maquette.transforms.rules import Decomposition, operators, rule_of
-from maquette.transforms.wrappers import DualTensor, Wrapper, dual, revived, tracked
+from maquette.transforms.wrappers import (
+    DualTensor,
+    Wrapper,
+    dual,
+    is_captured,
+    mark_captured,
+    revived,
+    tracked,
+)
 
 Call = Callable[["JvpInterpreter", Sequence[object]], object]
 
@@ -139,6 +147,7 @@ def _computing(op: OpOverload) -> Call:
     aliased = [i for i, a in enumerate(op._schema.arguments) if a.alias_info is not None]
     written = [i for i, a in enumerate(op._schema.arguments) if a.is_write]
     in_place = op.form is Form.IN_PLACE
+    views = not op.facts.hides_aliases
     known = op.facts.derivatives
     detaches = known is not None and bool(known.nondifferentiable)
 
@@ -158,8 +167,13 @@ def _computing(op: OpOverload) -> Call:
             with level.lower():
                 moved = _tangents(op, values, tangents, result)
         made = closed(result, moved, level)
-        if aliased and not detaches:
-            _link(made, params[aliased[0]], result, values[aliased[0]])
+        if aliased:
+            origin = params[aliased[0]]
+            if not detaches:
+                _link(made, origin, result, values[aliased[0]])
+            own = origin.__class__ is DualTensor and origin._interpreter is level
+            if views and (not own or is_captured(origin)):
+                mark_captured(made)
         return made
 
     return call
@@ -303,9 +317,10 @@ def _target(op: OpOverload, p: object, level: JvpInterpreter) -> object:
     members = cast(tuple[object, ...], p) if p.__class__ is tuple else (p,)
     for t in members:
         own = t.__class__ is DualTensor and t._interpreter is level
-        if isinstance(t, Tensor) and not own:
-            if level.captures:
-                refuse_captured(op)
+        if own and (op.form is not Form.IN_PLACE or not is_captured(t)):
+            continue
+        if isinstance(t, Tensor) and level.captures:
+            refuse_captured(op)
     return p
 
 

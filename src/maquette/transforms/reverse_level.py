@@ -14,6 +14,7 @@ from typing import cast
 
 from maquette.dispatch import keysets as K
 from maquette.dispatch.base import TransformType
+from maquette.dispatch.forms import Form
 from maquette.dispatch.generated import generate
 from maquette.dispatch.kernels import Boxed
 from maquette.dispatch.operator import OpOverload
@@ -21,7 +22,14 @@ from maquette.dispatch.tls import tls
 from maquette.tensor.keys import ADINPLACE
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.interpreter import BACK, GRAD_WRAPPER, PLAIN, TOP, Interpreter, run_below
-from maquette.transforms.wrappers import GradTrackingTensor, Wrapper, revived, tracked
+from maquette.transforms.wrappers import (
+    GradTrackingTensor,
+    Wrapper,
+    is_captured,
+    mark_captured,
+    revived,
+    tracked,
+)
 
 _CARRIED = K.WATCHED | ADINPLACE
 _DROPPED = ~(TOP | GRAD_WRAPPER)
@@ -91,6 +99,7 @@ class GradInterpreter(Interpreter):
         if op._schema.arguments[i].is_write:
             refuse_captured(op)
         made = tracked(t, self)
+        made._captured = not op.facts.hides_aliases  # what is fresh was made here
         return made, made._keys
 
 
@@ -118,9 +127,12 @@ def back_kernel(op: OpOverload, ks: int) -> Boxed:
 
 def _back_kernel(op: OpOverload) -> Boxed:
     aliases = any(a.alias_info is not None for a in op._schema.arguments)
+    in_place = op.form is Form.IN_PLACE
 
     def kernel(ks: int, *params: object) -> object:
         level = cast(Interpreter, tls.st.transforms[-1])
+        if in_place and is_captured(params[0]):
+            refuse_captured(op)
         values = [
             p._value
             if p.__class__ is GradTrackingTensor and p._interpreter is level
@@ -165,6 +177,7 @@ def _same_or_wrapped(
 ) -> object:
     """Results that are arguments stay those; wrappers that were written follow their values."""
     known: dict[int, object] = {}
+    captured = False
     for a, p, v in zip(op._schema.arguments, params, values):
         if p.__class__ is tuple:
             pairs = list(zip(cast(tuple[object, ...], p), cast(tuple[object, ...], v)))
@@ -173,6 +186,7 @@ def _same_or_wrapped(
         for mine, value in pairs:
             if isinstance(mine, Wrapper) and isinstance(value, Tensor):
                 known[id(value)] = mine
+                captured = captured or (a.alias_info is not None and is_captured(mine))
                 if mine.meta is not value.meta and a.alias_info is not None:
                     mine.meta, mine._storage = value.meta, value._storage
 
@@ -184,7 +198,10 @@ def _same_or_wrapped(
             return type(r)([one(t) for t in r])
         return r
 
-    return one(result)
+    made = one(result)
+    if captured:
+        mark_captured(made)
+    return made
 
 
 # --- written out ------------------------------------------------------------------------------

@@ -28,9 +28,10 @@ _SHOWN = K.BACKENDS | K.AUTOGRAD | K.functionality_bits(DispatchKey.ADInplaceOrV
 class Wrapper(Tensor):
     """A tensor that one level of transforms made of a tensor of the level below."""
 
-    __slots__ = ("_interpreter", "_value")
+    __slots__ = ("_captured", "_interpreter", "_value")
     __torch_function__: ClassVar[Callable[..., object]] = disabled_torch_function
 
+    _captured: bool  # mostly not set: a view of what the function under derivatives captured
     _interpreter: Interpreter
     _value: Tensor
 
@@ -293,6 +294,18 @@ def revived(t: Tensor) -> Tensor:
             raise_escaped()
         t = t._value
     return t
+
+
+def is_captured(t: object) -> bool:
+    """Whether a tensor of a level of derivatives is, or views, what its function captured."""
+    return getattr(t, "_captured", False)
+
+
+def mark_captured(made: object) -> None:
+    """Note that tensors are views of what the function captured: they may not be written to."""
+    for t in made if isinstance(made, (tuple, list)) else (made,):
+        if isinstance(t, Wrapper):
+            t._captured = True
 
 
 def raise_escaped() -> NoReturn:

@@ -168,7 +168,8 @@ class LinearCrossEntropyLoss(_WeightedLoss):
     """Cross entropy of a linear layer's outputs with classes or probabilities.
 
     in_features: of the layer's input; num_classes; out_features: further dimensions of the loss.
-    options: see `nn.functional.linear_cross_entropy`.
+    options: see `nn.functional.linear_cross_entropy`. Raises RuntimeError for a ``weight`` that is
+    not (num_classes,) and for a ``label_smoothing`` outside of [0, 1].
     """
 
     def __init__(
@@ -186,6 +187,14 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         label_smoothing: float = 0.0,
         options: LinearCrossEntropyOptions | None = None,
     ) -> None:
+        if weight is not None and weight.shape != (num_classes,):
+            raise RuntimeError(
+                f"expected weight shape to be {(num_classes,)}, got {tuple(weight.shape)}"
+            )
+        if not 0 <= label_smoothing <= 1:
+            raise RuntimeError(
+                f"expected label_smoothing to be in range [0, 1], got {label_smoothing}"
+            )
         super().__init__(weight, reduction=reduction)
         self.in_features = in_features
         self.num_classes = num_classes

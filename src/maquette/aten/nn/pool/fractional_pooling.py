@@ -84,10 +84,12 @@ def _fractional_max_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         batch = self.shape[0] if self.ndim == dims + 2 else 1
         wanted = (batch, self.shape[-dims - 1], dims)
         check(
-            expect_alike(random_samples.shape, wanted) and random_samples.dtype is self.dtype,
+            random_samples.dtype is self.dtype
+            and expect_alike(random_samples.shape[1:], wanted[1:])
+            and expect_true(random_samples.shape[0] >= batch),
             lambda: (
-                f"{name}: Expect _random_samples of shape {list(wanted)} and the dtype of the "
-                f"input {self}; got {random_samples}"
+                f"{name}: Expect _random_samples of shape {list(wanted)} (or more rows) and the "
+                f"dtype of the input {self}; got {random_samples}"
             ),
         )
         out = self.fresh((*self.shape[:-dims], *output_size))
@@ -99,7 +101,7 @@ def _fractional_max_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
     ) -> tuple[Array, Array]:
         x, space = wide(self), self.shape[-dims:]
         planes = x.reshape(prod(x.shape[:-dims]), *space)
-        samples = wide(random_samples).reshape(len(planes), dims)
+        samples = wide(random_samples).reshape(-1, dims)[: len(planes)]
         # PyTorch's order of the numbers: width, height in two dimensions; depth first in three.
         order = (1, 0) if dims == 2 else (0, 1, 2)
         starts = [
