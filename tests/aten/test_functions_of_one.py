@@ -169,3 +169,16 @@ def test_polynomials_of_one_degree_are_those_of_a_tensor_of_degrees(
     function = getattr(torch.special, family)
     expected = function(x, torch.full(x.shape, float(degree)))
     torch.testing.assert_close(function(x, degree), expected, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["bessel_j0", "modified_bessel_k1", "erfcx", "ndtri", "airy_ai"])
+def test_floats_of_16_bits_are_refused_where_pytorch_has_no_kernel(name: str) -> None:
+    function = getattr(mq.ops.aten, f"special_{name}")
+    with pytest.raises(NotImplementedError, match=f"{name}_cpu\" not implemented for 'BFloat16'"):
+        function(mq.ones(2, dtype=mq.bfloat16))
+    assert function(mq.ones(2, dtype=mq.int32)).dtype is mq.float32
+
+
+def test_polynomials_of_16_bits_are_refused() -> None:
+    with pytest.raises(NotImplementedError, match="not implemented for 'Half'"):
+        mq.ops.aten.special_legendre_polynomial_p(mq.ones(0, dtype=mq.float16), 1)

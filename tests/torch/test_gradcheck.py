@@ -228,3 +228,9 @@ def test_T62_the_fast_mode_leaves_the_programs_random_numbers() -> None:
     torch.manual_seed(3)
     gradcheck(torch.sin, many_elements(), fast_mode=True)
     assert torch.equal(torch.rand(2), wanted)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_T62_forward_mode_over_gradients_of_a_linear_function_is_checked(fast: bool) -> None:
+    checked = {"check_fwd_over_rev": True, "fast_mode": fast}
+    assert gradgradcheck(lambda x, y: (x * 3, y.sin()), (leaf(), leaf()), **checked)

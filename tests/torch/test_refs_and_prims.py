@@ -61,3 +61,7 @@ def test_the_cpu_has_one_stream() -> None:
     with torch.cpu.stream(torch.cpu.current_stream()):
         assert torch.cpu.is_initialized()
     assert torch.cpu.Event().query()
+
+
+def test_a_helper_of_refs_is_the_public_function():
+    assert refs._broadcast_shapes((2, 1), (3,)) == (2, 3)

@@ -21,6 +21,8 @@ from maquette.core.dtype import (
     bool_,
     complex32,
     dtype,
+    float32,
+    float64,
     from_numpy_dtype,
     get_default_dtype,
     result_type_of,
@@ -38,6 +40,7 @@ Operand = TensorMeta | Number
 Kernel = Callable[..., Array]
 
 BOOLS, INTS, FLOATS, COMPLEX = 0, 1, 2, 3
+Takes: TypeAlias = frozenset[int] | frozenset[dtype]  # categories, or dtypes
 REALS = frozenset((INTS, FLOATS))
 NUMERIC = frozenset((INTS, FLOATS, COMPLEX))
 FLOATING = frozenset((FLOATS, COMPLEX))
@@ -45,6 +48,7 @@ BITS = frozenset((BOOLS, INTS))
 ORDERED = frozenset((BOOLS, INTS, FLOATS))
 ANY = frozenset((BOOLS, INTS, FLOATS, COMPLEX))
 REAL_FLOATS = frozenset((FLOATS,))
+WIDE_FLOATS = frozenset((float32, float64))  # not those of 16 bits, which PyTorch's kernels lack
 
 # --- result types ---------------------------------------------------------------------
 
@@ -69,10 +73,10 @@ def boolean(kind: dtype) -> dtype:
     return bool_
 
 
-def check_category(name: str, kind: dtype, takes: frozenset[int]) -> None:
+def check_category(name: str, kind: dtype, takes: Takes) -> None:
     """Refuse a type that an operator has no kernel for, in PyTorch's words."""
     check_not_implemented(
-        kind.category in takes,
+        kind.category in takes or kind in takes,
         lambda: f"\"{name}_cpu\" not implemented for '{kind.scalar_name}'",
     )
 

@@ -25,6 +25,7 @@ from maquette.aten.elementwise.pointwise import (
     Array,
     Kernel,
     Operand,
+    Takes,
     array_type,
     binary,
     boolean,
@@ -46,7 +47,7 @@ INTS_ONLY = frozenset((1,))
 
 
 def relation(
-    name: str, function: Kernel, *, takes: frozenset[int] = ORDERED
+    name: str, function: Kernel, *, takes: Takes = ORDERED
 ) -> tuple[OperatorPage, OperatorPage]:
     """Define a relation of two tensors, and of a tensor and a number."""
     pages = (
@@ -147,7 +148,7 @@ def bitwise(
     function: Kernel,
     *,
     scalar: str = "Scalar",
-    takes: frozenset[int] = BITS,
+    takes: Takes = BITS,
     label: str = "",
     tags: tuple[Tag, ...] = CORE_POINTWISE,
 ) -> None:

@@ -24,10 +24,12 @@ from maquette.aten.common.type_promotion import (
     ORDERED,
     REAL_FLOATS,
     REALS,
+    WIDE_FLOATS,
     Array,
     Kernel,
     Number,
     Operand,
+    Takes,
     array_type,
     boolean,
     cast,
@@ -66,7 +68,7 @@ def unary(
     function: Kernel,
     *,
     result: Callable[[dtype], dtype] = floating,
-    takes: frozenset[int] = ANY,
+    takes: Takes = ANY,
     label: str = "",
     argument: str = "self",
     more: str = "",
@@ -106,7 +108,7 @@ def binary(
     *,
     result: Callable[[dtype], dtype] = same,
     floats: bool = False,
-    takes: frozenset[int] = ANY,
+    takes: Takes = ANY,
     label: str = "",
     arguments: str = "Tensor self, Tensor other",
     overload: str = "",
@@ -160,7 +162,7 @@ def backward(
     *,
     saved: str = "self",
     more: str = "",
-    takes: frozenset[int] = REAL_FLOATS,
+    takes: Takes = REAL_FLOATS,
     grad: str = "grad_output",
     tags: Iterable[Tag] = POINTWISE,
 ) -> OperatorPage:
@@ -189,9 +191,7 @@ def number_derivative(page: OperatorPage, formula: Callable[..., object]) -> Non
         op.own_derivatives.add(formula_rule(("self",), formula))
 
 
-def ternary_shape(
-    name: str, operands: Sequence[Operand], *, takes: frozenset[int] = NUMERIC
-) -> TensorMeta:
+def ternary_shape(name: str, operands: Sequence[Operand], *, takes: Takes = NUMERIC) -> TensorMeta:
     """The result of an operator that promotes all its operands to a common type and keeps it."""
     common = common_type(operands)
     check_category(name, common, takes)
@@ -260,6 +260,8 @@ __all__ = [
     "POINTWISE",
     "REALS",
     "REAL_FLOATS",
+    "Takes",
+    "WIDE_FLOATS",
     "array_type",
     "backward",
     "binary",

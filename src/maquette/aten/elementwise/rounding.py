@@ -25,6 +25,7 @@ from maquette.aten.elementwise.pointwise import (
     REALS,
     Array,
     Kernel,
+    Takes,
     array_type,
     boolean,
     computed,
@@ -117,7 +118,7 @@ def predicate(
     name: str,
     function: Kernel,
     *,
-    takes: frozenset[int] = ANY,
+    takes: Takes = ANY,
     tags: tuple[Tag, ...] = POINTWISE,
     variants: tuple[Variant, ...] = (),
 ) -> OperatorPage:

@@ -14,9 +14,7 @@ from functools import partial
 from types import ModuleType
 
 from maquette.aten.common.large_arrays import tabulated
-from maquette.aten.elementwise.pointwise import REAL_FLOATS, Array, special, unary
-from maquette.core.errors import check_not_implemented
-from maquette.core.meta import TensorMeta
+from maquette.aten.elementwise.pointwise import WIDE_FLOATS, Array, special, unary
 from maquette.library.page import Variant
 
 # Cephes's denominators of f and g as polynomials in z^2, highest powers first, without the leading
@@ -84,24 +82,10 @@ def _airy_ai(xp: ModuleType, x: Array) -> Array:
 special_airy_ai = unary(
     "special_airy_ai",
     airy_ai_kernel,
-    takes=REAL_FLOATS,
-    label="airy_ai_cpu",
+    takes=WIDE_FLOATS,
+    label="airy_ai",
     argument="x",
     variants=(Variant.OUT,),
 )
 special_airy_ai.describe("The Airy function Ai.")
 special_airy_ai.nondifferentiable()
-_elementwise = special_airy_ai.op.shape_rule
-
-
-@special_airy_ai.shape
-def special_airy_ai_shape(x: TensorMeta) -> TensorMeta:
-    """As of every elementwise function, but for narrow floats, which it does not take."""
-    check_not_implemented(
-        x.dtype.name not in ("float16", "bfloat16"),
-        lambda: f"\"airy_ai_cpu\" not implemented for '{x.dtype.scalar_name}'",
-    )
-    assert _elementwise is not None
-    result = _elementwise(x)
-    assert isinstance(result, TensorMeta)
-    return result

@@ -18,7 +18,9 @@ from maquette.aten.elementwise.pointwise import (
     BOTH,
     POINTWISE,
     REAL_FLOATS,
+    WIDE_FLOATS,
     Array,
+    Takes,
     binary,
     check_category,
     elementwise_cost,
@@ -51,6 +53,7 @@ def special_unary(
     argument: str = "self",
     variants: Iterable[Variant] = _OUT,
     slope: Callable[..., Tensor] | None = None,
+    takes: Takes = REAL_FLOATS,
 ) -> OperatorPage:
     """Define a function of one real number by the name it has among the special functions."""
 
@@ -63,7 +66,7 @@ def special_unary(
     op = unary(
         name,
         kernel,
-        takes=REAL_FLOATS,
+        takes=takes,
         argument=argument,
         variants=variants,
     )
@@ -301,13 +304,13 @@ special_i1e: OperatorPage = special_unary(
 )
 special_i1e.describe("The function `i1` scaled by ``exp(-abs(x))``.")
 for _name in ("j0", "j1", "y0", "y1"):
-    special_unary(f"special_bessel_{_name}", _name)
+    special_unary(f"special_bessel_{_name}", _name, takes=WIDE_FLOATS)
 describe("special_bessel_y1", "The Bessel function of the second kind, of order 1.")
 describe("special_bessel_y0", "The Bessel function of the second kind, of order 0.")
 describe("special_bessel_j1", "The Bessel function of the first kind, of order 1.")
 describe("special_bessel_j0", "The Bessel function of the first kind, of order 0.")
 for _name in ("i0", "i1", "k0", "k1"):
-    special_unary(f"special_modified_bessel_{_name}", _name)
+    special_unary(f"special_modified_bessel_{_name}", _name, takes=WIDE_FLOATS)
 describe(
     "special_modified_bessel_k1",
     "The modified Bessel function of the second kind, of order 1.",
@@ -325,7 +328,9 @@ describe(
     "The modified Bessel function of the first kind, of order 0.",
 )
 for _name in ("k0", "k1"):
-    special_unary(f"special_scaled_modified_bessel_{_name}", f"{_name}e", argument="x")
+    special_unary(
+        f"special_scaled_modified_bessel_{_name}", f"{_name}e", argument="x", takes=WIDE_FLOATS
+    )
 describe(
     "special_scaled_modified_bessel_k1",
     "The function `modified_bessel_k1` scaled by ``exp(x)``.",
@@ -343,7 +348,7 @@ def spherical_bessel_j0_kernel(xp: ModuleType, x: Array) -> Array:
 unary(
     "special_spherical_bessel_j0",
     spherical_bessel_j0_kernel,
-    takes=REAL_FLOATS,
+    takes=WIDE_FLOATS,
     argument="x",
     variants=_OUT,
 )
@@ -360,12 +365,14 @@ _ROOT_2_PI = math.sqrt(2 * math.pi)
 special_erfcx = special_unary(
     "special_erfcx",
     "erfcx",
+    takes=WIDE_FLOATS,
     slope=lambda self, result: minus(times(self, 2) * result, 2 / math.sqrt(math.pi)),
 )
 special_erfcx.describe("The scaled complementary error function ``exp(x**2) * erfc(x)``.")
 special_log_ndtr = special_unary(
     "special_log_ndtr",
     "log_ndtr",
+    takes=WIDE_FLOATS,
     # By `erfcx`, where PyTorch writes exp(-(result + x**2 / 2)): exact far to the left as well.
     slope=lambda self: times(
         special_erfcx(times(self, -math.sqrt(0.5))).reciprocal(), math.sqrt(2 / math.pi)
@@ -375,7 +382,10 @@ special_log_ndtr.describe(
     "The logarithm of the area under the normal curve to the left of each element."
 )
 special_ndtri = special_unary(
-    "special_ndtri", "ndtri", slope=lambda result: times(over(result.pow(2), 2).exp(), _ROOT_2_PI)
+    "special_ndtri",
+    "ndtri",
+    takes=WIDE_FLOATS,
+    slope=lambda result: times(over(result.pow(2), 2).exp(), _ROOT_2_PI),
 )
 special_ndtri.describe("The point that has each area to its left under the normal curve.")
 special_entr = special_unary("special_entr", "entr")
@@ -411,7 +421,7 @@ def zeta(overload: str, arguments: str) -> OperatorPage:
         overload=overload,
         arguments=arguments,
         floats=True,
-        takes=REAL_FLOATS,
+        takes=WIDE_FLOATS,
         variants=_OUT,
     )
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from maquette.aten.common.array_libraries import repeated
 from maquette.aten.common.large_arrays import BLOCK
-from maquette.aten.elementwise.pointwise import REAL_FLOATS, Array, binary
+from maquette.aten.elementwise.pointwise import WIDE_FLOATS, Array, binary
 from maquette.library.page import Variant, describe
 
 
@@ -120,7 +120,7 @@ def _define(name: str, function: Callable[..., Array]) -> None:
             overload=overload,
             arguments=arguments,
             floats=True,
-            takes=REAL_FLOATS,
+            takes=WIDE_FLOATS,
             variants=[Variant.OUT],
             flops=8,
         )

@@ -138,7 +138,7 @@ def gradgradcheck(
         results = outputs_of(func, own)
         checked = [arg for arg in own if is_checked(arg)]
         found = grad(results, checked, their, create_graph=True, allow_unused=True)
-        return tuple(g for g in found if g is not None and g.requires_grad)
+        return tuple(g for g in found if g is not None)
 
     modes = {"check_forward_ad": check_fwd_over_rev, "check_backward_ad": check_rev_over_rev}
     return gradcheck(gradients, (*listed, *starts), **(options | modes))
