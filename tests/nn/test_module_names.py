@@ -109,3 +109,29 @@ def test_classes_of_no_module_may_be_modules() -> None:
     space: dict[str, object] = {"nn": nn}
     exec("class Own(nn.Module):\n    def forward(self, x): return x", space)
     assert space["Own"]()(3) == 3
+
+
+@pytest.mark.parametrize(
+    ("layer", "name"),
+    [
+        (nn.SiLU(), "silu"),
+        (nn.Conv1d(2, 2, 1), "conv1d"),
+        (nn.AdaptiveAvgPool1d(1), "adaptive_avg_pool1d"),
+        (nn.MaxPool1d(1), "max_pool1d"),
+        (nn.Softmax(0), "softmax"),
+        (nn.Linear(3, 1), "linear"),
+    ],
+)
+def test_layers_call_the_functions_that_stand_in_functional(layer, name, monkeypatch):
+    calls = []
+    before = getattr(nn.functional, name)
+    monkeypatch.setattr(nn.functional, name, lambda *a, **k: calls.append(1) or before(*a, **k))
+    layer(mq.ones(2, 3))
+    assert calls == [1]
+
+
+def test_a_programs_layer_may_run_under_any_name():
+    class Running(nn.SiLU):
+        _run = None
+
+    assert Running()(mq.zeros(1)).item() == 0

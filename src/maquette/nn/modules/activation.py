@@ -4,9 +4,9 @@ Each layer keeps the arguments of the function of `nn.functional` that it calls.
 """
 
 import warnings
-from collections.abc import Callable
 from typing import ClassVar
 
+from maquette.api import functions as mq
 from maquette.core.dtype import dtype as dtype_
 from maquette.nn import functional as F
 from maquette.nn import init as initial
@@ -20,50 +20,54 @@ from maquette.tensor import Tensor
 class _Plain(Module):
     """An activation without arguments."""
 
-    _run: ClassVar[Callable[..., Tensor]]
+    _mq_run: ClassVar[str]
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__()
 
     def forward(self, input: Tensor) -> Tensor:
         """The activation of each element."""
-        return type(self)._run(input)
+        return getattr(F, self._mq_run)(input)
 
 
 class Sigmoid(_Plain):
     """1 / (1 + exp(-x))."""
 
-    _run = staticmethod(F.sigmoid)
+    def forward(self, input: Tensor) -> Tensor:
+        """Any shape to the same shape."""
+        return mq.sigmoid(input)
 
 
 class Tanh(_Plain):
     """The hyperbolic tangent."""
 
-    _run = staticmethod(F.tanh)
+    def forward(self, input: Tensor) -> Tensor:
+        """Any shape to the same shape."""
+        return mq.tanh(input)
 
 
 class LogSigmoid(_Plain):
     """log(sigmoid(x))."""
 
-    _run = staticmethod(F.logsigmoid)
+    _mq_run = "logsigmoid"
 
 
 class Softsign(_Plain):
     """x / (1 + |x|)."""
 
-    _run = staticmethod(F.softsign)
+    _mq_run = "softsign"
 
 
 class Tanhshrink(_Plain):
     """x - tanh(x)."""
 
-    _run = staticmethod(F.tanhshrink)
+    _mq_run = "tanhshrink"
 
 
 class _Inplace(Module):
     """An activation whose one argument says whether to overwrite the input."""
 
-    _run: ClassVar[Callable[..., Tensor]]
+    _mq_run: ClassVar[str]
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
@@ -71,7 +75,7 @@ class _Inplace(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """The activation of each element."""
-        return type(self)._run(input, self.inplace)
+        return getattr(F, self._mq_run)(input, self.inplace)
 
     def extra_repr(self) -> str:
         """Whether the input is overwritten."""
@@ -89,25 +93,25 @@ class ReLU(_Inplace):
 class SELU(_Inplace):
     """The self-normalizing elu."""
 
-    _run = staticmethod(F.selu)
+    _mq_run = "selu"
 
 
 class SiLU(_Inplace):
     """x * sigmoid(x)."""
 
-    _run = staticmethod(F.silu)
+    _mq_run = "silu"
 
 
 class Mish(_Inplace):
     """x * tanh(softplus(x))."""
 
-    _run = staticmethod(F.mish)
+    _mq_run = "mish"
 
 
 class Hardswish(_Inplace):
     """x * relu6(x + 3) / 6."""
 
-    _run = staticmethod(F.hardswish)
+    _mq_run = "hardswish"
 
     def extra_repr(self) -> str:
         """Nothing, as in PyTorch."""
@@ -117,7 +121,7 @@ class Hardswish(_Inplace):
 class Hardsigmoid(_Inplace):
     """relu6(x + 3) / 6."""
 
-    _run = staticmethod(F.hardsigmoid)
+    _mq_run = "hardsigmoid"
 
     def extra_repr(self) -> str:
         """Nothing, as in PyTorch."""
@@ -365,7 +369,7 @@ class PReLU(_Shaped):
 class _AlongDim(Module):
     """A function along one dimension; None guesses it, with a warning."""
 
-    _run: ClassVar[Callable[..., Tensor]]
+    _mq_run: ClassVar[str]
 
     def __init__(self, dim: int | None = None) -> None:
         super().__init__()
@@ -373,7 +377,7 @@ class _AlongDim(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """The result, of the same shape."""
-        return type(self)._run(input, self.dim, _stacklevel=5)
+        return getattr(F, self._mq_run)(input, self.dim, _stacklevel=5)
 
     def extra_repr(self) -> str:
         """The dimension."""
@@ -383,19 +387,19 @@ class _AlongDim(Module):
 class Softmax(_AlongDim):
     """exp(x) / sum(exp(x)) along a dimension."""
 
-    _run = staticmethod(F.softmax)
+    _mq_run = "softmax"
 
 
 class Softmin(_AlongDim):
     """softmax(-x) along a dimension."""
 
-    _run = staticmethod(F.softmin)
+    _mq_run = "softmin"
 
 
 class LogSoftmax(_AlongDim):
     """log(softmax(x)) along a dimension."""
 
-    _run = staticmethod(F.log_softmax)
+    _mq_run = "log_softmax"
 
 
 class Softmax2d(Module):

@@ -5,7 +5,8 @@ sizes, parameters, initial values and the printed form are the common base's.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import ClassVar
 
 from maquette.core.dtype import dtype as dtype_
 from maquette.nn import functional as F
@@ -30,7 +31,7 @@ class _ConvNd(Module):
     weight: Parameter
     bias: Parameter | None
     _mq_dims: int
-    _mq_run: Callable[..., Tensor]
+    _mq_run: ClassVar[str]
 
     def __init__(
         self,
@@ -173,7 +174,7 @@ class _Conv(_ConvNd):
         if self.padding_mode != "zeros":
             input = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
             padding = (0,) * self._mq_dims
-        run = type(self)._mq_run
+        run = getattr(F, self._mq_run)
         return run(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
@@ -181,21 +182,21 @@ class Conv1d(_Conv):
     """Convolution over a sequence."""
 
     _mq_dims = 1
-    _mq_run = staticmethod(F.conv1d)
+    _mq_run = "conv1d"
 
 
 class Conv2d(_Conv):
     """Convolution over an image."""
 
     _mq_dims = 2
-    _mq_run = staticmethod(F.conv2d)
+    _mq_run = "conv2d"
 
 
 class Conv3d(_Conv):
     """Convolution over a volume."""
 
     _mq_dims = 3
-    _mq_run = staticmethod(F.conv3d)
+    _mq_run = "conv3d"
 
 
 class _ConvTransposeNd(_ConvNd):
@@ -243,7 +244,7 @@ class _ConvTransposeNd(_ConvNd):
         output_padding: Sequence[int] = self.output_padding
         if output_size is not None:
             output_padding = self._output_padding(input, output_size)
-        return type(self)._mq_run(
+        return getattr(F, self._mq_run)(
             input,
             self.weight,
             self.bias,
@@ -284,18 +285,18 @@ class ConvTranspose1d(_ConvTransposeNd):
     """Transposed convolution over a sequence."""
 
     _mq_dims = 1
-    _mq_run = staticmethod(F.conv_transpose1d)
+    _mq_run = "conv_transpose1d"
 
 
 class ConvTranspose2d(_ConvTransposeNd):
     """Transposed convolution over an image."""
 
     _mq_dims = 2
-    _mq_run = staticmethod(F.conv_transpose2d)
+    _mq_run = "conv_transpose2d"
 
 
 class ConvTranspose3d(_ConvTransposeNd):
     """Transposed convolution over a volume."""
 
     _mq_dims = 3
-    _mq_run = staticmethod(F.conv_transpose3d)
+    _mq_run = "conv_transpose3d"

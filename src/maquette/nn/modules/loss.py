@@ -2,7 +2,6 @@
 
 import math
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -30,35 +29,35 @@ class _Loss(Module):
 class _PlainLoss(_Loss):
     """A loss of input and target without further options."""
 
-    _run: ClassVar[Callable[..., Tensor]]
+    _mq_run: ClassVar[str]
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss, reduced."""
-        return type(self)._run(input, target, reduction=self.reduction)
+        return getattr(F, self._mq_run)(input, target, reduction=self.reduction)
 
 
 class L1Loss(_PlainLoss):
     """Absolute difference."""
 
-    _run = staticmethod(F.l1_loss)
+    _mq_run = "l1_loss"
 
 
 class MSELoss(_PlainLoss):
     """Squared difference."""
 
-    _run = staticmethod(F.mse_loss)
+    _mq_run = "mse_loss"
 
 
 class SoftMarginLoss(_PlainLoss):
     """log(1 + exp(-target * input))."""
 
-    _run = staticmethod(F.soft_margin_loss)
+    _mq_run = "soft_margin_loss"
 
 
 class MultiLabelMarginLoss(_PlainLoss):
     """Hinge loss against several classes."""
 
-    _run = staticmethod(F.multilabel_margin_loss)
+    _mq_run = "multilabel_margin_loss"
 
 
 class _WeightedLoss(_Loss):

@@ -1,6 +1,5 @@
 """Pooling layers: maxima, means and norms of windows, of given or of adapted size."""
 
-from collections.abc import Callable
 from typing import ClassVar
 
 from maquette.nn import functional as F
@@ -9,12 +8,9 @@ from maquette.nn.functional.pooling import OptionalSizes, WithIndices
 from maquette.nn.modules._construct import Sizes, described, repeated
 from maquette.tensor import Tensor
 
-MaxRun = Callable[..., Tensor | WithIndices]
-Run = Callable[..., Tensor]
-
 
 class _MaxPoolNd(Module):
-    _run: ClassVar[MaxRun]
+    _mq_run: ClassVar[str]
 
     def __init__(
         self,
@@ -35,7 +31,7 @@ class _MaxPoolNd(Module):
 
     def forward(self, input: Tensor) -> Tensor | WithIndices:
         """(batch, channels, *space) to fewer places; with indices on request."""
-        return type(self)._run(
+        return getattr(F, self._mq_run)(
             input,
             self.kernel_size,
             self.stride,
@@ -53,19 +49,19 @@ class _MaxPoolNd(Module):
 class MaxPool1d(_MaxPoolNd):
     """The largest of each window of a sequence."""
 
-    _run = staticmethod(F.max_pool1d)
+    _mq_run = "max_pool1d"
 
 
 class MaxPool2d(_MaxPoolNd):
     """The largest of each window of an image."""
 
-    _run = staticmethod(F.max_pool2d)
+    _mq_run = "max_pool2d"
 
 
 class MaxPool3d(_MaxPoolNd):
     """The largest of each window of a volume."""
 
-    _run = staticmethod(F.max_pool3d)
+    _mq_run = "max_pool3d"
 
 
 class AvgPool1d(Module):
@@ -103,7 +99,7 @@ class AvgPool1d(Module):
 
 
 class _AvgPoolNd(Module):
-    _run: ClassVar[Run]
+    _mq_run: ClassVar[str]
 
     def __init__(
         self,
@@ -124,7 +120,7 @@ class _AvgPoolNd(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """(batch, channels, *space) to fewer places."""
-        return type(self)._run(
+        return getattr(F, self._mq_run)(
             input,
             self.kernel_size,
             self.stride,
@@ -142,17 +138,17 @@ class _AvgPoolNd(Module):
 class AvgPool2d(_AvgPoolNd):
     """The mean of each window of an image."""
 
-    _run = staticmethod(F.avg_pool2d)
+    _mq_run = "avg_pool2d"
 
 
 class AvgPool3d(_AvgPoolNd):
     """The mean of each window of a volume."""
 
-    _run = staticmethod(F.avg_pool3d)
+    _mq_run = "avg_pool3d"
 
 
 class _LPPoolNd(Module):
-    _run: ClassVar[Run]
+    _mq_run: ClassVar[str]
 
     def __init__(
         self,
@@ -169,7 +165,7 @@ class _LPPoolNd(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """(batch, channels, *space) to fewer places."""
-        return type(self)._run(
+        return getattr(F, self._mq_run)(
             input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
         )
 
@@ -181,23 +177,23 @@ class _LPPoolNd(Module):
 class LPPool1d(_LPPoolNd):
     """The p-norm of each window of a sequence."""
 
-    _run = staticmethod(F.lp_pool1d)
+    _mq_run = "lp_pool1d"
 
 
 class LPPool2d(_LPPoolNd):
     """The p-norm of each window of an image."""
 
-    _run = staticmethod(F.lp_pool2d)
+    _mq_run = "lp_pool2d"
 
 
 class LPPool3d(_LPPoolNd):
     """The p-norm of each window of a volume."""
 
-    _run = staticmethod(F.lp_pool3d)
+    _mq_run = "lp_pool3d"
 
 
 class _AdaptiveAvgPoolNd(Module):
-    _run: ClassVar[Run]
+    _mq_run: ClassVar[str]
 
     def __init__(self, output_size: OptionalSizes) -> None:
         super().__init__()
@@ -205,7 +201,7 @@ class _AdaptiveAvgPoolNd(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """(batch, channels, *space) to (batch, channels, *output_size)."""
-        return type(self)._run(input, self.output_size)
+        return getattr(F, self._mq_run)(input, self.output_size)
 
     def extra_repr(self) -> str:
         """The size of the output."""
@@ -215,23 +211,23 @@ class _AdaptiveAvgPoolNd(Module):
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """Means of as many windows of a sequence as are asked for."""
 
-    _run = staticmethod(F.adaptive_avg_pool1d)
+    _mq_run = "adaptive_avg_pool1d"
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """Means of as many windows of an image as are asked for; None keeps a size."""
 
-    _run = staticmethod(F.adaptive_avg_pool2d)
+    _mq_run = "adaptive_avg_pool2d"
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """Means of as many windows of a volume as are asked for; None keeps a size."""
 
-    _run = staticmethod(F.adaptive_avg_pool3d)
+    _mq_run = "adaptive_avg_pool3d"
 
 
 class _AdaptiveMaxPoolNd(Module):
-    _run: ClassVar[MaxRun]
+    _mq_run: ClassVar[str]
 
     def __init__(self, output_size: OptionalSizes, return_indices: bool = False) -> None:
         super().__init__()
@@ -240,7 +236,7 @@ class _AdaptiveMaxPoolNd(Module):
 
     def forward(self, input: Tensor) -> Tensor | WithIndices:
         """(batch, channels, *space) to (batch, channels, *output_size)."""
-        return type(self)._run(input, self.output_size, self.return_indices)
+        return getattr(F, self._mq_run)(input, self.output_size, self.return_indices)
 
     def extra_repr(self) -> str:
         """The size of the output."""
@@ -250,16 +246,16 @@ class _AdaptiveMaxPoolNd(Module):
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """Maxima of as many windows of a sequence as are asked for."""
 
-    _run = staticmethod(F.adaptive_max_pool1d)
+    _mq_run = "adaptive_max_pool1d"
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """Maxima of as many windows of an image as are asked for; None keeps a size."""
 
-    _run = staticmethod(F.adaptive_max_pool2d)
+    _mq_run = "adaptive_max_pool2d"
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """Maxima of as many windows of a volume as are asked for; None keeps a size."""
 
-    _run = staticmethod(F.adaptive_max_pool3d)
+    _mq_run = "adaptive_max_pool3d"

@@ -1,6 +1,6 @@
 """Layers that undo a max-pooling, and max-pooling over windows that begin at random."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from maquette.nn import functional as F
@@ -11,7 +11,7 @@ from maquette.tensor import Tensor
 
 
 class _MaxUnpoolNd(Module):
-    _run: ClassVar[Callable[..., Tensor]]
+    _mq_run: ClassVar[str]
     _dims: ClassVar[int]
 
     def __init__(self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0) -> None:
@@ -24,7 +24,7 @@ class _MaxUnpoolNd(Module):
         self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None
     ) -> Tensor:
         """What was pooled, zero but for its maxima; `output_size` where it was not the least."""
-        return type(self)._run(
+        return getattr(F, self._mq_run)(
             input, indices, self.kernel_size, self.stride, self.padding, output_size
         )
 
@@ -36,26 +36,26 @@ class _MaxUnpoolNd(Module):
 class MaxUnpool1d(_MaxUnpoolNd):
     """The values of `MaxPool1d` back where its indices say."""
 
-    _run = staticmethod(F.max_unpool1d)
+    _mq_run = "max_unpool1d"
     _dims = 1
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
     """The values of `MaxPool2d` back where its indices say."""
 
-    _run = staticmethod(F.max_unpool2d)
+    _mq_run = "max_unpool2d"
     _dims = 2
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
     """The values of `MaxPool3d` back where its indices say."""
 
-    _run = staticmethod(F.max_unpool3d)
+    _mq_run = "max_unpool3d"
     _dims = 3
 
 
 class _FractionalMaxPoolNd(Module):
-    _run: ClassVar[Callable[..., Tensor | WithIndices]]
+    _mq_run: ClassVar[str]
     _dims: ClassVar[int]
     _random_samples: Tensor | None
 
@@ -83,7 +83,7 @@ class _FractionalMaxPoolNd(Module):
 
     def forward(self, input: Tensor) -> Tensor | WithIndices:
         """(batch, channels, *space) to (batch, channels, *output_size), with indices on request."""
-        return type(self)._run(
+        return getattr(F, self._mq_run)(
             input,
             self.kernel_size,
             self.output_size,
@@ -104,7 +104,7 @@ def _ratios(output_ratio: Ratios, dims: int) -> tuple[float, ...]:
 class FractionalMaxPool2d(_FractionalMaxPoolNd):
     """Maxima of windows of an image that begin at random (Graham, 2014)."""
 
-    _run = staticmethod(F.fractional_max_pool2d)
+    _mq_run = "fractional_max_pool2d"
     _dims = 2
 
 
@@ -114,7 +114,7 @@ class FractionalMaxPool3d(_FractionalMaxPoolNd):
     Raises ValueError for a window without elements; `FractionalMaxPool2d` leaves that to its call.
     """
 
-    _run = staticmethod(F.fractional_max_pool3d)
+    _mq_run = "fractional_max_pool3d"
     _dims = 3
 
     def __init__(
