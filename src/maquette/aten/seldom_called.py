@@ -274,11 +274,6 @@ _explicit(
     lambda self, dim: aten.logcumsumexp(self, dim),
 )
 _explicit(
-    "_linalg_eigvals(Tensor self) -> Tensor",
-    "`linalg.eigvals`.",
-    lambda self: aten.linalg_eig(self)[0],
-)
-_explicit(
     "_cholesky_solve_helper(Tensor self, Tensor A, bool upper) -> Tensor",
     "`cholesky_solve` of batches of one shape.",
     lambda self, A, upper: aten.cholesky_solve(self, A, upper),

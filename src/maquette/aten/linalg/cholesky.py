@@ -75,8 +75,9 @@ def _factors(self: Array, upper: bool) -> tuple[Array, Array]:
         count, size = math.prod(batch), self.shape[-1]
         columns, info = by_columns(self, batch), np.zeros(count, np.int32)
         loops.for_each("potrf", self, count, "U" if upper else "L", size, columns, size, info)
-        kept = np.triu if upper else np.tril
-        return kept(by_rows(columns, batch)), info.reshape(batch)
+        for i in range(size):  # what the other triangle still holds
+            columns[:, i, slice(i + 1, None) if upper else slice(0, i)] = 0
+        return by_rows(columns, batch), info.reshape(batch)
     (potrf,) = get_lapack_funcs(("potrf",), (self,))
     found = each(lambda x: potrf(x, lower=not upper, clean=True), batch, (self, 2))
     factors = stacked([f for f, _ in found], self.shape, self.dtype)

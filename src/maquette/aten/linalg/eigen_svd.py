@@ -24,6 +24,7 @@ from maquette.aten.linalg.factorizations import (
 )
 from maquette.aten.view.copies import write_exact_out, write_out
 from maquette.aten.view.joining import cat
+from maquette.autograd.grad_mode import is_grad_enabled
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import smaller
@@ -37,6 +38,8 @@ from maquette.transforms.wrappers import wants_derivative
 Metas = tuple[TensorMeta, ...]
 Arrays = tuple[Array, ...]
 Grads = list[Tensor | None]
+
+_LARGE_MATRIX = 32  # rows from which single precision is worth a wrapper's call of 10 us
 
 
 # --- singular values -----------------------------------------------------------------
@@ -540,15 +543,19 @@ def eig_shape(self: TensorMeta) -> Metas:
     return self.fresh(self.shape[:-1], kind), column_major(self, self.shape, kind)
 
 
+def _check_finite(xp: ModuleType, matrices: Array) -> None:
+    check(
+        bool(xp.isfinite(matrices).all()),
+        lambda: "torch.linalg.eig: input tensor should not contain infs or NaNs.",
+    )
+
+
 @linalg_eig.kernel
 @on_host
 def eig_kernel(xp: ModuleType, self: Array) -> Arrays:
     if not self.size:
         return xp.zeros(self.shape[:-1]), self
-    check(
-        bool(xp.isfinite(self).all()),
-        lambda: "torch.linalg.eig: input tensor should not contain infs or NaNs.",
-    )
+    _check_finite(xp, self)
     try:
         values, vectors = xp.linalg.eig(self)
     except np.linalg.LinAlgError:
@@ -581,8 +588,48 @@ def eig_grad(
 linalg_eig.batching(leading_matrices)
 
 
+_linalg_eigvals = define("aten::_linalg_eigvals(Tensor self) -> Tensor")
+_linalg_eigvals.describe("The eigenvalues of square matrices, without a derivative.")
+_linalg_eigvals.shape(lambda self: eig_shape(self)[0])
+
+
+@_linalg_eigvals.kernel
+@on_host
+def eigvals_kernel(xp: ModuleType, self: Array) -> Array:
+    if not self.size:
+        return xp.zeros(self.shape[:-1])
+    _check_finite(xp, self)
+    try:
+        values: Array = _single_values(self) if _is_large(self) else xp.linalg.eigvals(self)
+    except np.linalg.LinAlgError:
+        raise LinAlgError("linalg.eig: The algorithm failed to converge") from None
+    return values
+
+
+def _is_large(self: Array) -> bool:
+    """Whether NumPy, which computes in double precision, takes longer than SciPy's wrappers."""
+    return self.dtype.char in "fF" and self.shape[-1] >= _LARGE_MATRIX
+
+
+def _single_values(self: Array) -> Array:
+    from scipy.linalg.lapack import get_lapack_funcs
+
+    (geev,) = get_lapack_funcs(("geev",), (self,))
+    found = []
+    for matrix in self.reshape(-1, *self.shape[-2:]):
+        *parts, _, _, info = geev(matrix, compute_vl=0, compute_vr=0)
+        if info:
+            raise np.linalg.LinAlgError
+        found.append(parts[0] if len(parts) == 1 else parts[0] + 1j * parts[1])
+    return np.stack(found).reshape(self.shape[:-1])
+
+
 def eigenvalues(self: Tensor) -> Tensor:
-    """Eigenvalues alone."""
+    """Eigenvalues alone: without vectors where nobody sees the difference or wants derivatives."""
+    recorded = is_grad_enabled() and wants_derivative(self)
+    if nobody_watches() and not self._class_bits and not recorded:
+        alone: Tensor = _linalg_eigvals(self)
+        return alone
     values: Tensor = linalg_eig(self)[0]
     return values
 

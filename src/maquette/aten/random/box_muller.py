@@ -12,8 +12,9 @@ import math
 
 import numpy as np
 
-from maquette.aten.common.large_arrays import loops_for
+from maquette.aten.common.large_arrays import SMALL
 from maquette.aten.random.fused import Double, Single, fused_double, fused_single
+from maquette.tensor.backend import backend_for
 from maquette.tensor.mersenne import MersenneStream
 
 _f = np.float32
@@ -62,7 +63,7 @@ def normal_blocks_double(stream: MersenneStream, count: int, mean: float, std: f
 def _single_blocks(drawn: Single, tail: Single, mean: float, std: float) -> Single:
     whole = len(drawn) - len(drawn) % BLOCK
     blocks = drawn[:whole].reshape(-1, BLOCK)
-    loops = loops_for(np, drawn)
+    loops = backend_for(np).loops if len(drawn) >= SMALL else None
     if loops is not None:
         loops.normal_blocks(blocks)
         blocks[...] = _scaled(blocks, mean, std)

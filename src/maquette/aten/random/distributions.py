@@ -14,7 +14,7 @@ import numpy as np
 
 from maquette.aten.common.array_libraries import byte_strides
 from maquette.aten.common.axes import Array
-from maquette.aten.common.large_arrays import LARGE
+from maquette.aten.common.large_arrays import SMALL
 from maquette.aten.random.box_muller import (
     BLOCK,
     normal_blocks,
@@ -148,7 +148,7 @@ def truths_of(stream: MersenneStream, p: Array) -> Array:
 def permutation(stream: MersenneStream, n: int) -> Array:
     """The numbers below ``n`` in random order: each place swaps with one that is not yet done."""
     words = stream.words(max(n - 1, 0))
-    loops = backend_for(np).loops if LARGE <= n < 2**31 else None
+    loops = backend_for(np).loops if SMALL <= n < 2**31 else None
     if loops is not None:
         swapped: Array = loops.swapped_in_turn(words, n)
         return swapped

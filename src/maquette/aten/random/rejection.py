@@ -16,12 +16,12 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.axes import Array
-from maquette.aten.common.large_arrays import SMALL
 from maquette.tensor.backend import backend_for
 from maquette.tensor.mersenne import MersenneStream, SerialDraws
 
 Numbers = list[float]  # or an array: the loops only read and write elements
 
+_MANY = 1 << 9  # numbers that are worth compiled loops: Python takes 2 us for each
 _MOST = 2.0**62  # beyond, one more or less is far below a float's precision
 _THIRD = 0.3333333432674408  # a float32, as PyTorch has it
 _FEW = 10  # below this mean, counting one by one is quicker than rejecting
@@ -45,7 +45,7 @@ def normal(draws: SerialDraws) -> float:
 
 def _loops(parameters: Array) -> ModuleType | None:
     """The compiled samplers for an array of parameters that is not small."""
-    return backend_for(np).loops if parameters.size >= SMALL else None
+    return backend_for(np).loops if parameters.size >= _MANY else None
 
 
 def _drawn(loop: Callable[..., None], stream: MersenneStream, *parameters: Array) -> Array:

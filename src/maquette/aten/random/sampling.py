@@ -16,7 +16,7 @@ from maquette.aten.common.array_libraries import into_on_host, on_host
 from maquette.aten.common.axes import Array
 from maquette.aten.common.batching_forms import to_front
 from maquette.aten.common.fresh_writes import zeros_beside
-from maquette.aten.common.large_arrays import loops_of_floats
+from maquette.aten.common.large_arrays import least_places, loops_of_floats
 from maquette.aten.common.tensor_options import cast
 from maquette.aten.factory.factories import OPTIONS, resized
 from maquette.aten.random.distributions import (
@@ -353,7 +353,12 @@ def _raced(stream: MersenneStream, weights: Array, count: int) -> Array:
     if count == 1:
         first: Array = np.argmax(speed, -1)[..., None]
         return first
-    return np.argsort(-speed, -1, kind="stable")[..., :count]
+    few = least_places(np, speed, count, -1, largest=True)
+    if few is None:
+        return np.argsort(-speed, -1, kind="stable")[..., :count]
+    few.sort(-1)
+    order = np.argsort(-np.take_along_axis(speed, few, -1), -1, kind="stable")
+    return np.take_along_axis(few, order, -1)
 
 
 def _with_replacement(stream: MersenneStream, weights: Array, count: int) -> Array:
