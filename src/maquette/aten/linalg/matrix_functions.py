@@ -19,6 +19,7 @@ from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.common.operators import aten
 from maquette.aten.linalg.eigen_svd import hermitian_values, singular_values
+from maquette.aten.linalg.exponentials import exponentials
 from maquette.aten.linalg.factorizations import (
     check_inexact,
     check_matrix,
@@ -354,12 +355,10 @@ def matrix_exp_kernel(xp: ModuleType, self: Array) -> Array:
     NaN beyond. Those numbers are not repeated here, and NaN, which it gives for most matrices, is
     given for all: convert to float32 first.
     """
-    from scipy.linalg import expm
-
     if not self.size:
         return self.copy()
     narrow = self.dtype.itemsize < 4
-    exponential: Array = expm(wide(self))
+    exponential = exponentials(wide(self))
     if narrow and self.shape[-1] > 1:
         known = ~self.any((-2, -1), keepdims=True)
         exponential = xp.where(known, exponential, xp.nan)
