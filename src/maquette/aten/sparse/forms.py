@@ -127,6 +127,12 @@ def coo_of(t: Tensor) -> Tensor:
 def majors_of(parts: CompressedParts) -> Tensor:
     """The row (or column) of each element, from the offsets: [*batch, nnz]."""
     *batch, count = parts.plain.meta.shape
+    if not batch:
+        rows = aten.arange(parts.compressed.meta.shape[0] - 1, device=parts.plain.device)
+        spread: Tensor = aten.repeat_interleave(
+            rows, parts.compressed.diff().to(int64), output_size=count
+        )
+        return spread
     numbers = aten.arange(count, dtype=parts.compressed.dtype, device=parts.plain.device)
     bounds = parts.compressed[..., 1:].contiguous()
     found: Tensor = aten.searchsorted(

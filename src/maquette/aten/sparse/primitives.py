@@ -15,6 +15,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import on_host
+from maquette.aten.common.large_arrays import added_at
 from maquette.core.dtype import int64
 from maquette.core.errors import check, check_data
 from maquette.core.meta import TensorMeta
@@ -47,8 +48,26 @@ def summed_at(groups: Array, count: int, values: Array) -> Array:
         np.logical_or.at(found, groups, values)
         return found
     found = np.zeros((count, *values.shape[1:]), wide(values).dtype)
-    np.add.at(found, groups, wide(values))
-    return found.astype(values.dtype)
+    added_at(found, groups, wide(values))
+    return found.astype(values.dtype, copy=False)
+
+
+def _stable_order(numbers: Array) -> Array:
+    """Where the sorted numbers, from 0, were; NumPy counts those of 16 bits (9 times as fast)."""
+    narrow = numbers.size and numbers.max() < 1 << 16
+    return np.argsort(numbers.astype(np.uint16) if narrow else numbers, kind="stable")
+
+
+def _grouped(numbers: Array) -> tuple[Array, Array]:
+    """The different ones of numbers from 0, sorted, and which of them each is."""
+    order = _stable_order(numbers)
+    ranked = numbers[order]
+    first = np.empty(numbers.shape, np.bool_)
+    first[:1] = True
+    np.not_equal(ranked[1:], ranked[:-1], out=first[1:])
+    groups = np.empty(numbers.shape, np.int64)
+    groups[order] = np.cumsum(first) - 1
+    return ranked[first], groups
 
 
 # --- finding elements -----------------------------------------------------------------------
@@ -69,8 +88,7 @@ coo_coalesce = define(
 def coo_coalesce_kernel(
     xp: ModuleType, indices: Array, values: Array, size: Sizes
 ) -> tuple[Array, Array]:
-    flat, groups = np.unique(flat_index(indices, size), return_inverse=True)
-    groups = groups.reshape(-1)
+    flat, groups = _grouped(flat_index(indices, size))
     if flat.size == groups.size:  # nothing comes twice
         order = np.argsort(groups, kind="stable")
         return unflat(flat, size), values[order]
@@ -176,9 +194,10 @@ selected_columns = define(
 @on_host
 def selected_columns_kernel(xp: ModuleType, row: Array, wanted: Array) -> tuple[Array, Array]:
     """Where a row of indices has a wanted number, and which of the wanted it is, in that order."""
-    order = np.argsort(row, kind="stable")
-    begin = np.searchsorted(row[order], wanted, "left")
-    counts = np.searchsorted(row[order], wanted, "right") - begin
+    order = _stable_order(row)
+    ranked = row[order]
+    begin = np.searchsorted(ranked, wanted, "left")
+    counts = np.searchsorted(ranked, wanted, "right") - begin
     which = np.repeat(np.arange(wanted.size), counts)
     within = np.arange(which.size) - np.repeat(np.cumsum(counts) - counts, counts)
     here = order[np.repeat(begin, counts) + within]
@@ -340,8 +359,7 @@ def coo_coo_product_kernel(
     """A sparse matrix times a sparse one: sorted indices, each once, and values."""
     left = _matrix(indices[0], indices[1], values, size)
     right = _matrix(other_indices[0], other_indices[1], other_values, other_size)
-    product = (left @ right).tocsr()
-    product.sum_duplicates()
+    product = (left @ right).tocsc().tocsr()  # sorts by counting; each element is there once
     rows, columns = product.tocoo().coords
     found = np.stack([rows, columns]).astype(np.int64)
     return found, np.asarray(product.data).astype(values.dtype)

@@ -29,6 +29,8 @@ from maquette.tensor.tensor import Tensor
 
 Number = bool | int | float | complex
 
+_FULL = 32  # a product of all elements takes as long as this part of them one by one
+
 
 def _check_matrices(name: str, left: Tensor, right: Tensor) -> None:
     a, b = left.meta, right.meta
@@ -236,6 +238,8 @@ def _sampled(pattern: Tensor, left: Tensor, right: Tensor) -> Tensor:
         found: Tensor = sparse_values_at(left @ right, with_places)
         return found
     rows, columns = _rows_and_columns(with_places)
+    if rows.meta.numel * _FULL >= with_places.meta.numel:
+        return (left @ right)[rows, columns]
     return (left.index_select(0, rows) * right.t().index_select(0, columns)).sum(1)
 
 
