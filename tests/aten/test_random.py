@@ -192,3 +192,33 @@ def test_T53_a_pass_leaves_the_generator_of_ones_own_one_order_on() -> None:
     passes = [list(sampler) for _ in range(2)]
     orders = [mq.randperm(7, generator=other).tolist() for _ in range(3)]
     assert passes == [orders[0], orders[2]]
+
+
+@pytest.mark.parametrize("shape", [0.05, 0.7, 8.0, 60.0, 300.0])
+@pytest.mark.parametrize("quantile", [1e-4, 0.3, 0.999])
+def test_draws_of_gamma_move_along_their_quantile(shape: float, quantile: float) -> None:
+    special = pytest.importorskip("scipy.special")
+    ends = [special.gammaincinv(shape * (1 + h), quantile) for h in (-1e-4, 0, 1e-4)]
+    moved = mq.ops.aten._standard_gamma_grad(
+        mq.tensor([shape], dtype=mq.float64), mq.tensor([ends[1]], dtype=mq.float64)
+    )
+    assert moved.item() == pytest.approx((ends[2] - ends[0]) / (2e-4 * shape), rel=1e-5)
+
+
+@pytest.mark.parametrize("a", [0.1, 2.0, 40.0])
+@pytest.mark.parametrize("b", [0.3, 5.0, 90.0])
+@pytest.mark.parametrize("quantile", [0.02, 0.6, 0.98])
+def test_shares_of_dirichlet_move_along_their_quantile(a: float, b: float, quantile: float) -> None:
+    special = pytest.importorskip("scipy.special")
+    ends = [special.betaincinv(a * (1 + h), b, quantile) for h in (-1e-4, 0, 1e-4)]
+    share, alpha, total = (mq.tensor([t], dtype=mq.float64) for t in (ends[1], a, a + b))
+    moved = mq.ops.aten._dirichlet_grad(share, alpha, total).item() * (1 - ends[1])
+    assert moved == pytest.approx((ends[2] - ends[0]) / (2e-4 * a), rel=1e-4)
+
+
+def test_a_small_sample_without_replacement_is_the_start_of_a_large_one() -> None:
+    weights = mq.rand(5000) + 0.1
+    mq.manual_seed(1)
+    few = weights.multinomial(20)
+    mq.manual_seed(1)
+    assert few.tolist() == weights.multinomial(5000)[:20].tolist()

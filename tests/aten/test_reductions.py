@@ -233,3 +233,18 @@ def test_running_sums_of_single_numbers_are_taken_in_double_precision() -> None:
     x = mq.full((3000,), 0.1)
     expected = np.cumsum(x.numpy(), dtype=np.float64).astype(np.float32)
     assert (x.cumsum(0).numpy() == expected).all()
+
+
+@pytest.mark.parametrize(
+    "shape, axis",
+    [((60, 300), 1), ((40, 509), 1), ((2000, 3), 1), ((40, 300, 2), 1), ((300, 9, 5), 1)],
+)
+@pytest.mark.parametrize("kind", [np.float32, np.complex64, np.complex128])
+def test_sums_of_narrow_columns_and_of_rows_of_complex_numbers(
+    shape: tuple[int, ...], axis: int, kind: type[np.generic]
+) -> None:
+    x = (random.standard_normal((*shape, 2)) @ [1, 1j if kind is not np.float32 else 1]).astype(
+        kind
+    )
+    exact = x.astype(np.complex128).sum(axis)
+    assert mq.from_numpy(x).sum(axis).numpy() == pytest.approx(exact, abs=1e-4)

@@ -555,3 +555,20 @@ def test_diagonals_of_spdiags_stand_in_the_order_given() -> None:
     made = torch.sparse.spdiags(mq.ones(2, 3), mq.tensor([0, -1]), (3, 3))
     assert made._indices().tolist() == [[0, 1, 2, 1, 2], [0, 1, 2, 0, 1]]
     assert not made.is_coalesced()
+
+
+@pytest.mark.parametrize("kept", [0.02, 0.9])
+def test_products_at_a_patterns_places_are_those_of_whole_products(kept: float) -> None:
+    mq.manual_seed(0)
+    pattern = (mq.rand(30, 40) < kept).double().to_sparse_csr()
+    left, right = mq.randn(30, 6).double(), mq.randn(6, 40).double()
+    found = torch.sparse.sampled_addmm(pattern, left, right, beta=0.0)
+    expected = (left @ right) * pattern.to_dense()
+    assert mq.allclose(found.to_dense(), expected)
+
+
+def test_rows_of_values_at_one_place_are_summed() -> None:
+    rows = mq.tensor([[70_000, 1, 70_000, 1, 3]])
+    t = mq.sparse_coo_tensor(rows, mq.arange(10.0).reshape(5, 2), (80_000, 2)).coalesce()
+    assert t.indices().tolist() == [[1, 3, 70_000]]
+    assert t.values().tolist() == [[8, 10], [8, 9], [4, 6]]

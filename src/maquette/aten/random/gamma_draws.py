@@ -33,6 +33,7 @@ _STEP = 1e-3  # relative; the differences are of fourth order
 _LARGE_SHAPE = 100.0  # from which the series has hundreds of terms
 _ROUND = 8  # terms between two looks at what is left
 _ENOUGH = 1e-17
+_DIGITS_LEFT = 1e-8
 
 
 def _special() -> Any:
@@ -86,8 +87,7 @@ def standard_gamma_grad_shape(self: TensorMeta, output: TensorMeta) -> TensorMet
 @_standard_gamma_grad.kernel
 @on_host
 def standard_gamma_grad_kernel(xp: ModuleType, self: Array, output: Array) -> Array:
-    a, x = np.broadcast_arrays(self.astype(np.float64), output.astype(np.float64))
-    a, x = a.reshape(-1), x.reshape(-1)
+    a, x = _double(self).reshape(-1), _double(output).reshape(-1)
     found = np.empty(a.shape)
     short = (x > 0) & (a <= _LARGE_SHAPE) & (x <= a + 6 * np.sqrt(a) + 8)
     found[~short] = _by_differences(a[~short], x[~short])
@@ -171,9 +171,52 @@ def dirichlet_grad_shape(x: TensorMeta, alpha: TensorMeta, total: TensorMeta) ->
 @_dirichlet_grad.kernel
 @on_host
 def dirichlet_grad_kernel(xp: ModuleType, x: Array, alpha: Array, total: Array) -> Array:
+    x, a, every = (t.reshape(-1) for t in np.broadcast_arrays(*map(_double, (x, alpha, total))))
+    b = every - a
+    found = np.full(a.shape, np.nan)
+    short = np.flatnonzero((x > 0) & (x < 1) & (a > 0) & (b > 0) & (every <= _LARGE_SHAPE))
+    for i in range(0, short.size, BLOCK):
+        part = short[i : i + BLOCK]
+        found[part] = _shares_by_series(x[part], a[part], b[part])
+    left = np.isnan(found)
+    if left.any():
+        found[left] = _shares_by_differences(x[left], a[left], b[left])
+    return found.reshape(alpha.shape)
+
+
+def _double(x: Array) -> Array:
+    return x.astype(np.float64)
+
+
+def _shares_by_series(x: Array, a: Array, b: Array) -> Array:
+    """As `_by_series`, of the smaller of the shares x and 1 - x (dlmf.nist.gov/8.17.8).
+
+    NaN where so many digits cancel that few are left.
+    """
+    special, below, every = _special(), x <= 0.5, a + b
+    term, ratio = x / np.where(below, a, b), np.where(below, x, 1 - x)
+    next_ = np.where(below, a, b) + 1
+    own = below.astype(np.float64)  # whether the number below the line moves with a
+    lag = np.log(x) + special.digamma(every) - special.digamma(a + own)
+    total = term * lag
+    size = np.abs(total)
+    for n in itertools.count(1):
+        lag_step = 1 / every - own / next_
+        term *= ratio * every / next_
+        lag += lag_step
+        part = term * lag
+        total += part
+        size += np.abs(part)
+        every, next_ = every + 1, next_ + 1
+        if n % _ROUND == 0 and bool((ratio * every < 0.9 * next_).all()):
+            if bool((np.abs(part) <= _ENOUGH * size).all()):
+                break
+    total[np.abs(total) < _DIGITS_LEFT * size] = np.nan
+    return np.where(below, -total, total)
+
+
+def _shares_by_differences(x: Array, a: Array, b: Array) -> Array:
     special = _special()
-    x, a = x.astype(np.float64), alpha.astype(np.float64)
-    b = total.astype(np.float64) - a
     below = _slope(lambda shape: special.betainc(shape, b, x), a)
     above = -_slope(lambda shape: special.betainc(b, shape, 1 - x), a)
     # One tail alone keeps its digits where the other is nearly 1.
