@@ -247,7 +247,7 @@ def become_maquette() -> None:
     at = sys.meta_path.index(installing._OUTSIDE)
     sys.meta_path[at] = MaquetteFinder(installing._OUTSIDE)
     sys.meta_path.insert(at, WheelFinder(wheel))
-    sys.meta_path.insert(at + 2, AbsentFinder("torch", *OUTSIDE))
+    sys.meta_path.insert(at + 2, AbsentFinder("torch", "functorch", *OUTSIDE))
     _be_lenient_to_helpers()
     _load_no_cxx_libraries()
     _load_table_of_arguments(wheel)

@@ -47,10 +47,21 @@ def test_L66_mutates_args_is_required(ns):
         custom_op(f"{ns}::f", twice)
 
 
-@pytest.mark.parametrize("name", ["f", "a::b::c", "a::f.o", "a::1"])
+@pytest.mark.parametrize("name", ["f", "a::b::c", "a::f.o.p", "a::1"])
 def test_L66_names(name):
     with pytest.raises(ValueError, match=re.escape(name)):
         custom_op(name, twice, mutates_args=())
+
+
+def test_L66_a_name_may_have_an_overload(ns):
+    def sums(x: mq.Tensor, y: mq.Tensor) -> mq.Tensor:
+        return x + y
+
+    custom_op(f"{ns}::f", twice, mutates_args=())
+    two = custom_op(f"{ns}::f.two", sums, mutates_args=())
+    packet = getattr(mq.ops, ns).f
+    assert two._opoverload is packet.two
+    assert numbers(packet(mq.ones(1), mq.ones(1))) == [2]
 
 
 def test_L67_tags(ns):

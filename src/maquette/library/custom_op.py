@@ -77,7 +77,9 @@ def custom_op(
     schema: str | None = None,
     tags: Tag | Sequence[Tag] | None = None,
 ) -> CustomOpDef | Callable[[Function], CustomOpDef]:
-    """Define the operator ``name`` (``ns::name``) by a function; without ``fn``, decorates it.
+    """Define the operator ``name`` by a function; without ``fn``, decorates it.
+
+    name: ``ns::name``, or ``ns::name.overload`` for one overload of several.
 
     mutates_args: names of the tensors that the function writes to, or "unknown" for all of them.
     device_types: the devices that it serves; None for all. schema: nameless, inferred from the
@@ -112,10 +114,11 @@ def custom_op(
 
 def _check_name(name: str) -> None:
     namespace, separator, rest = name.partition("::")
-    if not separator or not namespace.isidentifier() or not rest.isidentifier():
+    words = (namespace, *rest.split(".", 1))
+    if not separator or not all(word.isidentifier() for word in words):
         raise ValueError(
-            "custom_op: expected a name of the form 'namespace::name' without an overload, got "
-            f"{name!r}"
+            f"custom_op: expected a name of the form 'namespace::name' or "
+            f"'namespace::name.overload', got {name!r}"
         )
 
 
