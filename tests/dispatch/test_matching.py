@@ -147,7 +147,7 @@ def test_D43_tensors_are_not_printed_in_errors() -> None:
 
 @pytest.mark.parametrize(
     "value, expected",
-    [(True, 1), (np.int64(3), 3), (Stub(4), 4), (Stub(1.5), 1), (Stub(True), 1), (-(2**63),) * 2],
+    [(True, 1), (np.int64(3), 3), (Stub(4), 4), (Stub(1.0), 1), (Stub(True), 1), (-(2**63),) * 2],
 )
 def test_D44_int_takes(value: object, expected: int) -> None:
     found = one("int", value)
@@ -155,7 +155,21 @@ def test_D44_int_takes(value: object, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [0.0, "1", None, 1j, [1], 2**70, 2**63, Stub(1, 2), Stub(1j), Stub(float("nan")), int]
+    "value",
+    [
+        0.0,
+        "1",
+        None,
+        1j,
+        [1],
+        2**70,
+        2**63,
+        Stub(1, 2),
+        Stub(1j),
+        Stub(1.5),
+        Stub(float("nan")),
+        int,
+    ],
 )
 def test_D44_int_refuses(value: object) -> None:
     refuses("int", value, "'int'")

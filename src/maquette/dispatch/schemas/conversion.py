@@ -90,7 +90,7 @@ def _item(value: TensorBase) -> object:
 
 def _int(type: SchemaType, value: object) -> int:
     if isinstance(value, TensorBase):
-        value = _truncated(_item(value))
+        value = _whole(_item(value))
     if _symbol_type(value) in (int, bool):
         return int(cast(int, value))  # specialises: leaves an equality guard
     try:
@@ -102,17 +102,18 @@ def _int(type: SchemaType, value: object) -> int:
     return number
 
 
-def _truncated(item: object) -> object:
-    """What an int parameter makes of a tensor's element: a float loses its fraction."""
-    try:
-        return int(item) if isinstance(item, float) else item
-    except (ValueError, OverflowError):
-        raise Mismatch(f"{item} has no integer part") from None
+def _whole(item: object) -> object:
+    """What an int parameter makes of a tensor's element; unlike in PyTorch, no fraction is lost."""
+    if not isinstance(item, float):
+        return item
+    if not item.is_integer():
+        raise Mismatch(f"{item} is no integer")
+    return int(item)
 
 
 def _symint(type: SchemaType, value: object) -> object:
     if isinstance(value, TensorBase):
-        value = _truncated(_item(value))
+        value = _whole(_item(value))
     return value if _symbol_type(value) is int else _int(type, value)
 
 
