@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 
@@ -54,3 +55,12 @@ def test_losses_that_no_phase_changes_have_gradients(
 def test_r_alone_has_no_derivative() -> None:
     with pytest.raises(RuntimeError, match="depends on Q"):
         torch.linalg.qr(leaf(A.real), "r")[1].sum().backward()
+
+
+@pytest.mark.parametrize("size", [0, 2])
+def test_a_conjugated_output_is_resized(size: int) -> None:
+    out = mq.empty(size, dtype=mq.complex64).conj()
+    with nullcontext() if size == 0 else pytest.warns(UserWarning, match="was resized"):
+        mq.add(mq.arange(3), 1j, out=out)
+    assert out.is_conj()
+    assert out.tolist() == [1j, 1 + 1j, 2 + 1j]

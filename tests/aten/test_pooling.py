@@ -237,3 +237,20 @@ def test_random_samples_of_a_fractional_pool_may_be_more_than_the_batch() -> Non
     assert mq.equal(found, pool(x, 2, output_size=3, _random_samples=samples[:1]))
     with pytest.raises(RuntimeError, match="_random_samples of shape"):
         pool(mq.rand(4, 2, 6, 6), 2, output_size=3, _random_samples=samples)
+
+
+@pytest.mark.parametrize(
+    "name, options",
+    [
+        ("avg_pool2d", (2,)), ("adaptive_avg_pool2d", (2,)), ("adaptive_avg_pool3d", (2,)),
+        ("max_pool2d", (2,)), ("adaptive_max_pool2d", (2,)), ("fractional_max_pool2d", (2, 2)),
+        ("nll_loss", (mq.tensor([[[0, 1], [1, 0]]]),)),
+    ],
+)  # fmt: skip
+def test_the_second_gradient_by_the_input_is_zero(name: str, options: tuple[object, ...]) -> None:
+    side = 2 if name == "nll_loss" else 4
+    x = mq.rand(1, 2, side, side, requires_grad=True)
+    pooled = getattr(mq.nn.functional, name)(x, *options)
+    (grad,) = mq.autograd.grad(pooled.sum(), x, create_graph=True)
+    (second,) = mq.autograd.grad(grad.square().sum(), x)
+    assert second.count_nonzero() == 0

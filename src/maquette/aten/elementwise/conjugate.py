@@ -193,8 +193,11 @@ class _Resolving:
 
     def _store(self, target: Tensor, values: Tensor, ks: int) -> None:
         """Write values through a bit: turned once more they are what the memory holds."""
-        copy = ops.aten.copy_.default
+        copy, resize = ops.aten.copy_.default, ops.aten.resize_.default
         assert isinstance(copy, OpOverload)
+        assert isinstance(resize, OpOverload)
+        if target.meta.shape != values.meta.shape:  # an output that did not fit
+            resize.run(ks, (target, values.meta.shape, None))
         if ks & PYTHON:
             copy.run(ks, (target, values, False))
             return

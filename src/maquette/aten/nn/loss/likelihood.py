@@ -279,6 +279,7 @@ def _pages(name: str) -> tuple[OperatorPage, OperatorPage, OperatorPage]:
             grad, target, weight, reduction, ignore_index
         ),
     )
+    backward.flat("self")
     forward.batching_decomposition(nll_loss_batching)
     backward.batching_decomposition(nll_loss_backward_batching)
     forward.cost(lambda self, target, *rest: Cost(flops=target.numel))

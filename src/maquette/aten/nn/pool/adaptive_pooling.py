@@ -203,6 +203,7 @@ def _adaptive_avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
     backward.linear(
         grad_output=lambda grad, grad_output_meta: page(grad, grad_output_meta.shape[-dims:])
     )
+    backward.flat("self")
     return page, backward
 
 
@@ -344,6 +345,7 @@ def _adaptive_max_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         return scattered(xp, wide(grad_output), indices, self.shape[-dims:])
 
     backward.linear(grad_output=lambda grad, indices: gathered(grad, indices, dims))
+    backward.flat("self")
     return page, backward
 
 

@@ -146,6 +146,7 @@ def _avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
     def avg_pool_second_gradient(grad: Tensor, *given: Any) -> tuple[object]:
         return (page(grad, *given),)
 
+    backward.flat("self")
     return page, backward
 
 

@@ -157,6 +157,7 @@ def _fractional_max_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         return scattered(xp, wide(grad_output), indices, self.shape[-dims:])
 
     backward.linear(grad_output=lambda grad, indices: gathered(grad, indices, dims))
+    backward.flat("self")
     return page, backward
 
 

@@ -131,6 +131,7 @@ def _max_pool(dims: int) -> tuple[OperatorPage, OperatorPage, OperatorPage]:
         return scattered(xp, wide(grad_output), indices, self.shape[-dims:])  # type: ignore[arg-type]  # an array
 
     backward.linear(grad_output=lambda grad, indices: gathered(grad, indices, dims))
+    backward.flat("self")
     plain = define(f"aten::{name}(Tensor self, {parameters}) -> Tensor")
 
     @plain.composite
