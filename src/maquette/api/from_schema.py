@@ -255,6 +255,21 @@ def _quick(forms: _Forms, full: Face) -> Face:
     as_it_stands = only is not None and not listed and not forms.takes_device
     names = forms.plain - {"dtype"} if as_it_stands else frozenset()
 
+    def one(*args: object, **kwargs: object) -> object:
+        """`quick` where there is one overload, and no list that may be written one by one."""
+        if kwargs and not kwargs.keys() <= names:
+            return quick(*args, **kwargs)
+        try:
+            return only.public_call(*args, **kwargs) if kwargs else only.public_call(*args)  # type: ignore[union-attr]  # there is one
+        except Overridden:
+            pass
+        except MatchError as error:
+            return forms.other_form(full, error, args, kwargs)
+        except TypeError as error:
+            if not failed_to_bind(error):
+                raise
+        return full(*args, **kwargs)
+
     def quick(*args: object, **kwargs: object) -> object:
         given = args
         if kwargs:
@@ -287,7 +302,7 @@ def _quick(forms: _Forms, full: Face) -> Face:
                 raise
         return full(*args, **kwargs)
 
-    return quick
+    return one if only is not None and not listed else quick
 
 
 def _named_results(name: str, overloads: list[OpOverload]) -> dict[int, type[tuple[object, ...]]]:

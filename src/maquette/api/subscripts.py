@@ -52,6 +52,10 @@ def getitem(self: Tensor, index: object) -> Tensor:
         return _at(self, 0, 0, index)
     if index.__class__ is slice and self.meta.shape:
         return _slice(self, 0, *_bounds(index))  # whole or not
+    if index.__class__ is tuple:
+        view = _by_views(self, index)
+        if view is not None:
+            return _alias(view) if view is self else view
     if _asks(index):
         return cast("Tensor", offered(Tensor.__getitem__, (self, index), {}))
     view, found = _applied(self, _items(index))
@@ -200,6 +204,33 @@ def _applied(self: Tensor, items: tuple[object, ...]) -> tuple[Tensor, dict[int,
     return view, found
 
 
+def _by_views(self: Tensor, items: tuple[object, ...]) -> Tensor | None:
+    """`_applied` of slices, None and one Ellipsis, as most are; None where anything else is."""
+    taken = 0
+    for item in items:
+        if item.__class__ is slice:
+            taken += 1
+        elif item is not None and item is not Ellipsis:
+            return None
+    skipped = self.meta.ndim - taken
+    if skipped < 0:
+        return None
+    view, dim = self, 0
+    for item in items:
+        if item is None:
+            view = _unsqueeze(view, dim)
+        elif item is not Ellipsis:
+            view = _cut(view, dim, item)  # type: ignore[arg-type]  # a slice
+        elif skipped < 0:
+            return None  # a second one
+        else:
+            dim += skipped
+            skipped = -1
+            continue
+        dim += 1
+    return view
+
+
 def _refuse_count(self: Tensor) -> None:
     if self.meta.ndim == 0:
         raise IndexError(
@@ -226,8 +257,10 @@ def _at(view: Tensor, dim: int, real_dim: int, index: int) -> Tensor:
 
 
 def _cut(view: Tensor, dim: int, item: slice) -> Tensor:
-    start, stop, step = _bounds(item)
     size = view.meta.shape[dim]
+    if item.start is item.stop is item.step is None and size.__class__ is int:
+        return view
+    start, stop, step = _bounds(item)
     # Of a size that only a symbol stands for it is recorded, as by PyTorch: a trace is then as
     # general as the program. (A stop of `_LARGEST` is not known to be one past every size.)
     if step == 1 and is_known(start == 0) and is_known(size <= stop):

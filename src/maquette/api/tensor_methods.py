@@ -38,6 +38,10 @@ def to(
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """``to(dtype)``, ``to(device, dtype)``, ``to(other)``: itself where nothing changes (T17)."""
+    if device is None and other is None:  # a dtype alone, as models mostly say
+        given = dtype if not args else args[0] if len(args) == 1 else None
+        if given.__class__ is DType:
+            return converted(self, given, None, non_blocking, copy, memory_format)
     rest = list(args)
     if rest:
         first = rest.pop(0)

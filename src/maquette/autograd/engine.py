@@ -41,6 +41,7 @@ from maquette.tensor.tensor import Tensor
 
 _OURS = 3  # who holds a gradient while the engine asks: locals of three functions that hand it down
 _OF_LEAF = 2  # and while it asks for a leaf
+_TARGETS = slice(None, None, 3)  # of a node's links
 _by_sequence = attrgetter("sequence")
 
 
@@ -228,28 +229,27 @@ class Run:
         """The nodes below the roots, those to run first first; counts the edges to leaves."""
         arrivals, needed = self.arrivals, self.needed
         order: list[Node] = []
-        stack: list[Node] = []
         seen: set[Node | None] = {None}
         for node, _ in roots:
             if node.__class__ is AccumulateGrad:
                 arrivals[node] = arrivals.get(node, 0) + 1
             elif node not in seen:
                 seen.add(node)
-                stack.append(node)
+                order.append(node)
         careful = needed is not None or self.anomaly or bool(self.listeners)
-        while stack:
-            node = stack.pop()
-            if careful and node.folded:
-                node.unfold()
-            order.append(node)
-            if needed is not None and node not in needed:
-                continue
-            for target in node.links[::3]:
-                if target.__class__ is AccumulateGrad:
-                    arrivals[target] = arrivals.get(target, 0) + 1
-                elif target not in seen:
-                    seen.add(target)
-                    stack.append(target)
+        for node in order:  # those that are found are walked over, too
+            if careful:
+                if node.folded:
+                    node.unfold()
+                if needed is not None and node not in needed:
+                    continue
+            for target in node.links[_TARGETS]:
+                if target not in seen:
+                    if target.__class__ is AccumulateGrad:
+                        arrivals[target] = arrivals.get(target, 0) + 1
+                    else:
+                        seen.add(target)
+                        order.append(target)
         order.sort(key=_by_sequence, reverse=True)
         return order
 

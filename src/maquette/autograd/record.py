@@ -27,7 +27,7 @@ from maquette.autograd.view_history import STRIDED_NODE
 from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
 from maquette.dispatch.call import NUMBERS
-from maquette.dispatch.generated import generate, indented
+from maquette.dispatch.generated import generate, generate_later, indented
 from maquette.dispatch.guards import AutoDispatchBelowAutograd
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload, set_fallback
@@ -99,7 +99,8 @@ def _recording(
             outputs = outputs_of(result)
             node.count = len(outputs)
             node.context = tls.st.node_context  # as modes that saw the call have left it
-            _histories(outputs, node, plan)
+            if not (plan.one_output and _is_first_history(result, node)):
+                _histories(outputs, node, plan)
             if not early:
                 node.saved = node.save(result, *params)
         return result
@@ -107,21 +108,40 @@ def _recording(
     return kernel
 
 
-def _generated(op: OpOverload, plan: DerivativePlan, ks: int) -> Callable[..., object]:
+Function = Callable[..., object]
+JOINED: list[Callable[[OpOverload, DerivativePlan, int, Function], Function | None] | None] = [None]
+"""Makes one function of a kernel that records and the one below it, at that one's key set, or says
+None; it is given what takes over where a call is unusual. `fake.derivatives.recorded` sets it.
+"""
+_SELDOM = 16  # calls that are unusual where the usual ones have a function of their own
+
+
+def _generated(op: OpOverload, plan: DerivativePlan, ks: int) -> Function:
     """`_recording`, written out for the operator: 2 us a call less (make bench)."""
-    passed = ", ".join(f"p{i}" for i in range(len(plan.arguments)))
     ks &= BELOW
-    lines = [f"def _kernel(_ks, {passed}):", *refusal_lines(op, plan)]
-    lines += [f"    _r = _below({ks}, {passed})"]
-    if plan.one_output:
-        lines += [
-            "    _d = _r.meta.dtype",
-            "    if not (_d.is_floating_point or _d.is_complex):",
-            "        return _r",
-        ]
-    lines += [*node_lines(op, plan), "    return _r"]
-    space = recording_space(plan) | {"_below": op.resolved(ks)}
-    return generate("\n".join(lines) + "\n", "_kernel", "record", space)
+    below = op.resolved(ks)
+
+    def source() -> str:
+        passed = ", ".join(f"p{i}" for i in range(len(plan.arguments)))
+        lines = [f"def _kernel(_ks, {passed}):", *refusal_lines(op, plan)]
+        lines += [f"    _r = _below({ks}, {passed})"]
+        if plan.one_output:
+            lines += [
+                "    _d = _r.meta.dtype",
+                "    if not (_d.is_floating_point or _d.is_complex):",
+                "        return _r",
+            ]
+        return "\n".join([*lines, *node_lines(op, plan), "    return _r\n"])
+
+    space = recording_space(plan) | {"_below": below}
+    join = JOINED[0]
+    if join is not None and plan.one_output:
+        plain = _recording(op, plan, partial(below, ks))
+        unusual = generate_later(source, "_kernel", "record", space, plain, after=_SELDOM)
+        joined = join(op, plan, ks, unusual)
+        if joined is not None:
+            return joined
+    return generate(source(), "_kernel", "record", space)
 
 
 def refusal_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
@@ -137,26 +157,43 @@ def refusal_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
 
 def node_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
     """Source that makes the node of a call with result ``_r``; returns if none is to be made."""
-    passed = ", ".join(f"p{i}" for i in range(len(plan.arguments)))
-    lines = indented([*plan.number_lines(), *_link_lines(op, plan)])
-    lines += [
-        "    _n = _new(_class)",
-        "    _n.links = _links",
-        "    _n.sequence = _next()",
-        "    _n.context = _tls.st.node_context if _observers else None",
-        "    _n.hooks = None",
-    ]
-    single = plan.one_output
-    lines += indented(_history_lines(op) if single else _HISTORY_OF_MANY)
-    if plan.lists:
-        lines += ["    _n.list_sizes = _sizes"]
-    saved = f"_class.save(_r, {passed})"
-    if single and not plan.lists:
+    lines = indented([*plan.number_lines(), *link_lines(op, plan, "return _r"), *_NEW_NODE])
+    lines += indented(_history_lines(op) if plan.one_output else _HISTORY_OF_MANY)
+    return [*lines, *indented(saving_lines(plan))]
+
+
+_NEW_NODE = (
+    "_n = _new(_class)",
+    "_n.links = _links",
+    "_n.sequence = _next()",
+    "_n.context = _tls.st.node_context if _nodes_seen else None",
+    "_n.hooks = None",
+)
+
+
+def saving_lines(plan: DerivativePlan, tensor: int | None = None) -> list[str]:
+    """Source by which the node ``_n`` of a call with result ``_r`` keeps what it needs of both.
+
+    tensor: a parameter that is known to be no number.
+    """
+    lines = ["_n.list_sizes = _sizes"] if plan.lists else []
+    saved = f"_class.save(_r, {', '.join(f'p{i}' for i in range(len(plan.arguments)))})"
+    if plan.one_output and not plan.lists:
         # Written out where all inputs take a gradient: 0.1 us less a call (timeit, CPython 3.11).
         every = (1 << len(plan.wrt)) - 1
         here = plan.save_source(every)
+        for asked in (f"_is_p{tensor} or ", f"None if _is_p{tensor} else "):
+            here = here.replace(asked, "")
         saved = here if every == 1 else f"{here} if _mask == {every} else {saved}"
-    return [*lines, f"    _n.saved = {saved}"]
+    return [*lines, f"_n.saved = {saved}"]
+
+
+def first_history_lines(*, view: bool) -> list[str]:
+    """Source that makes a node the history of ``_r``, a new tensor with its keys.
+
+    view: whether it is a view, whose version is ``_vc.value``.
+    """
+    return [*_NEW_NODE, "_r._ag = _n", *(["_n.view_version = _vc.value"] if view else [])]
 
 
 def recording_space(plan: DerivativePlan) -> dict[str, object]:
@@ -171,7 +208,7 @@ def recording_space(plan: DerivativePlan) -> dict[str, object]:
         "_new": object.__new__,
         "_nowhere": NOWHERE,
         "_next": next_sequence,
-        "_observers": node_observers,
+        "_nodes_seen": node_observers,
         "_tls": tls,
         "_NUMBERS": NUMBERS,
         "_Output": OutputHistory,
@@ -182,8 +219,13 @@ def recording_space(plan: DerivativePlan) -> dict[str, object]:
     }
 
 
-def _link_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
-    """Source that makes the links and the class of the node, or returns if nothing is recorded."""
+def link_lines(
+    op: OpOverload, plan: DerivativePlan, otherwise: str, tensor: int | None = None
+) -> list[str]:
+    """Source that makes the links and the class of the node, ``otherwise`` if there is to be none.
+
+    tensor: a parameter that is known to be no number.
+    """
     dead = plan.dead_bit
     if plan.lists:
         lines = ["_links = []", "_sizes = []", "_mask = 0"]
@@ -195,12 +237,12 @@ def _link_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
         lines = ["_mask = 0"]
         for bit, i in enumerate(plan.wrt):
             absent = f"p{i} is None" if plan.arguments[i].type.written == "Tensor?" else ""
-            if op.takes_numbers and not absent:
+            if op.takes_numbers and not absent and i != tensor:
                 absent = f"_is_p{i}"
             lines += edge_lines(f"p{i}", bit, dead, absent)
         parts = "".join(f"_n{bit}, _k{bit}, _m{bit}, " for bit in range(len(plan.wrt)))
         lines += [f"_links = ({parts})"]
-    lines += ["if not _mask:", "    return _r"]
+    lines += ["if not _mask:", f"    {otherwise}"]
     return [*lines, "_class = _classes.get(_mask) or _node_class(_mask)"]
 
 
@@ -225,9 +267,9 @@ def edge_lines(name: str, bit: int, dead: int, absent: str = "") -> tuple[str, .
         f"            _n{bit} = _n{bit}.grad_fn",
         f"            _mask |= {1 << bit}",
         "        else:",
-        f"            _e = _edge({name})",
-        f"            _n{bit}, _k{bit} = _e or _nowhere",
-        f"            _mask |= {1 << bit} if _e else {1 << dead}",
+        f"            _g = _edge({name})",
+        f"            _n{bit}, _k{bit} = _g or _nowhere",
+        f"            _mask |= {1 << bit} if _g else {1 << dead}",
         "    else:",
         f"        _mask |= {1 << bit}",
         "else:",
@@ -281,6 +323,21 @@ def _history_lines(op: OpOverload) -> list[str]:
     if op.is_view:
         lines += ["    if _r._base is not None:", "        _n.view_version = _r._vc.value"]
     return [*lines, "else:", "    _history(_r, _n, 0)"]
+
+
+def _is_first_history(result: object, node: OpNode) -> bool:
+    """Whether a node is the history of the only result now: `_history_lines` in plain Python."""
+    if not isinstance(result, Tensor) or not _can_have_history(result):
+        return False
+    if result._ag is not None and result._ag.__class__ is not ViewVersion:
+        return False
+    result._ag = node
+    meta = result.meta
+    usual = result._keys is meta.fake_keys
+    result._keys = meta.fake_grad_keys if usual else result._keys | K.REQUIRES_GRAD
+    if result._base is not None:
+        node.view_version = result._version_counter().value
+    return True
 
 
 _HISTORY_OF_MANY = ["_n.count = len(_r)", "_histories(_r, _n, _plan)"]

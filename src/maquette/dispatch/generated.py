@@ -47,18 +47,20 @@ def generate_later(
     kind: str,
     space: dict[str, object],
     plain: Callable[..., object],
+    after: int = 1,
 ) -> Callable[..., Any]:
     """A function like `generate`'s that calls ``plain`` the first time, and is made for the second.
 
-    So what a program calls once, as much around a model's layers is, needs no code of its own. The
-    function stays the same object: whoever calls it often may keep it. It has no defaults.
+    after: how often it calls ``plain``, where that is not once. So what a program calls once, as
+    much around a model's layers is, needs no code of its own. The function stays the same object:
+    whoever calls it often may keep it. It has no defaults.
     """
     calls = 0
 
     def turn(args: tuple[object, ...]) -> object:
         nonlocal calls
         calls += 1
-        if calls == 1:
+        if calls <= after:
             return plain(*args)
         later.__code__ = generate(source(), name, kind, space).__code__
         return later(*args)

@@ -16,6 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TypeVar, cast
 
+from maquette.core.device import device
+from maquette.core.dtype import dtype
+from maquette.core.layout import memory_format
 from maquette.dispatch.abstract import (
     TensorBase,
     disabled_torch_function,
@@ -352,7 +355,7 @@ def call_torch_function(
 
 
 # Classes of arguments that are known to override nothing; no list or tuple, which may hold others.
-_PLAIN: set[type] = {int, float, bool, str, complex, type(None)}
+_PLAIN: set[type] = {int, float, bool, str, complex, type(None), dtype, device, memory_format}
 _MOST_CLASSES = 4096
 _SEQUENCES = (list, tuple)
 

@@ -9,7 +9,8 @@ size.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import NamedTuple, cast
+from weakref import WeakKeyDictionary
 
 from maquette.core.device import canonical, device
 from maquette.core.device_rules import DeviceMismatchError, common_device
@@ -19,7 +20,7 @@ from maquette.core.promotion import defaults
 from maquette.dispatch import keysets as K
 from maquette.dispatch.call import NUMBERS
 from maquette.dispatch.forms import Return, returns_of
-from maquette.dispatch.generated import generate_later
+from maquette.dispatch.generated import generate_later, indented
 from maquette.dispatch.guards import AutoDispatchBelowAutograd
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
@@ -390,22 +391,27 @@ def _generated(
         first = f"{others[0]}[0].fake_mode"
     refuse = "".join(f" or {c}" for c in checks)
 
-    def source() -> str:
+    def known_lines(otherwise: str) -> list[str]:
         known = f"_cache[{key_source(op, usual='_Fake')}]"
         if symbolic:
             known = f"_m.shape_env.fake_tensor_cache[_rule, _op, {key_source(op, symbolic=True)}]"
-        return f"""
-def _kernel(_ks, {params}):
-    try:
-        _m = {first}
-        _e = {known}
-    except (KeyError, TypeError, AttributeError, IndexError):
-        return _slow(_ks, {params})
-    _a = _active[0]
-    if _m is None or (_a is not _m and _a is not None and _is_elsewhere(_m)){refuse}:
-        return _slow(_ks, {params})
-    {tail.replace("_PARAMS_", params)}
-"""
+        return [
+            "try:",
+            f"    _m = {first}",
+            f"    _e = {known}",
+            "except (KeyError, TypeError, AttributeError, IndexError):",
+            f"    return {otherwise}",
+            "_a = _active[0]",
+            f"if _m is None or (_a is not _m and _a is not None and _is_elsewhere(_m)){refuse}:",
+            f"    return {otherwise}",
+        ]
+
+    def source() -> str:
+        lines = [
+            *known_lines(f"_slow(_ks, {params})"),
+            *tail.replace("_PARAMS_", params).split("\n    "),
+        ]
+        return "\n".join([f"def _kernel(_ks, {params}):", *indented(lines), ""])
 
     slow = _general(op, kinds, lookup)
     # Parts are set inline, without __init__: 0.35 us of 1.3 us a hit (make bench, CPython 3.11).
@@ -434,7 +440,26 @@ def _kernel(_ks, {params}):
         "_symbolic": K.SYMBOLIC,
         "_mask": INFERENCE_MASK,
     }
-    return generate_later(source, "_kernel", "fake", space, slow)
+    kernel = generate_later(source, "_kernel", "fake", space, slow)
+    if len(kinds) == 1 and not (inference or symbolic):
+        TEXTS[kernel] = KernelText(kinds[0], known_lines, space)
+    return kernel
+
+
+class KernelText(NamedTuple):
+    """What a kernel that records writes out of the one at Fake below it.
+
+    known_lines: finds ``_e``, the outcome of parameters ``p0, p1, ...``, and ``_m``, their mode, or
+    returns what is given as source; it is over ``space``.
+    """
+
+    result: Return
+    known_lines: Callable[[str], list[str]]
+    space: dict[str, object]
+
+
+TEXTS: WeakKeyDictionary[Callable[..., object], KernelText] = WeakKeyDictionary()
+"""Of kernels at Fake with one result, which no symbol and no inference mode has a part in."""
 
 
 def _storage_lines(kind: Return, inference: bool) -> str:

@@ -46,12 +46,13 @@ class Outcome:
     For a single tensor result ``meta`` is it, and ``keys``, ``fake_keys``, ``nbytes``, ``device``
     save their computation per call; ``byte_strides`` are what a kernel's array should have, None
     where no array of its own fits: memory begins before the first element. ``in_blocks``: whether
-    a kernel on NumPy's arrays is to take them in blocks.
+    a kernel on NumPy's arrays is to take them in blocks. ``differentiable``: whether it may have
+    a gradient.
     """
 
     __slots__ = (
-        "byte_strides", "device", "fake_keys", "in_blocks", "keys", "meta", "nbytes", "np", "shape",
-        "value",
+        "byte_strides", "device", "differentiable", "fake_keys", "in_blocks", "keys", "meta",
+        "nbytes", "np", "shape", "value",
     )  # fmt: skip
 
     def __init__(self, value: object) -> None:
@@ -63,6 +64,7 @@ class Outcome:
             self.keys = keys_for(value)
             self.fake_keys = fake_keys_for(value)
             self.device = value.device
+            self.differentiable = value.dtype.is_floating_point or value.dtype.is_complex
             # NumPy has no complex32: only fake and meta tensors have such a meta.
             self.np = None if value.dtype is complex32 else value.dtype.numpy
             self.byte_strides = None

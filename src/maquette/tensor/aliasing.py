@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from maquette.tensor.tensor import Tensor
 from maquette.tensor.up_to_date import make_view, own_memory, up_to_date
 
 BELOW = ~ADINPLACE
+Function = Callable[..., object]
 
 
 def alias_kernel(op: OpOverload, ks: int) -> Callable[..., object] | None:
@@ -137,7 +139,16 @@ def _generated_viewing(
         "_remember": _remember,
         "_tls": tls,
     }
-    return generate("\n".join([*lines, "    return _r"]) + "\n", "_kernel", "view", space)
+    kernel = generate("\n".join([*lines, "    return _r"]) + "\n", "_kernel", "view", space)
+    if base and not op.facts.other_values:
+        VIEWING[kernel] = op.resolved(ks), source
+    return kernel
+
+
+VIEWING: WeakKeyDictionary[Function, tuple[Function, int]] = WeakKeyDictionary()
+"""Of kernels that link one view to its base, and nothing else: the kernel below, and which
+parameter the view is of. A kernel that records may write them out.
+"""
 
 
 def _link(view: object, origin: object, base: bool) -> None:

@@ -19,7 +19,7 @@ from maquette.core.meta import TensorMeta
 from maquette.core.remembered import EPOCH, remember
 from maquette.dispatch import keysets as K
 from maquette.dispatch.generated import generate
-from maquette.fake.composites.node import FoldedNode, Kept, folded_class
+from maquette.fake.composites.node import Kept, folded_class
 from maquette.fake.derivatives.recipes import fresh_lines, version_of
 from maquette.fake.mode import FakeTensorMode
 from maquette.fake.tensor import FakeTensor
@@ -166,7 +166,9 @@ class _Reader:
         stack: list[Node] = [root]
         while stack:
             node = stack.pop()
-            if not isinstance(node, OpNode) or isinstance(node, FoldedNode) or node in self._nodes:
+            if node.folded:
+                node.unfold()  # of a composite that this one calls
+            if not isinstance(node, OpNode) or node in self._nodes:
                 return False
             usual = node.plain and not node.lists and node.hooks is None and node.context is None
             if not usual or node.saved is None:

@@ -65,6 +65,7 @@ matmul.describe(
     "batches broadcast."
 )
 matmul.autocast("lower")
+matmul.by_metas()
 
 
 @matmul.composite

@@ -1,0 +1,115 @@
+"""A call on fakes that autograd records, in one function: outcome, result, node.
+
+Three kernels serve a call that is differentiated: the one that records, for views the one that
+links them to their base, and the one at Fake. Each asks what the one below has just made. Where
+all three are those that are generated of an operator's page, their texts are put together here,
+less what is known of a new tensor: a fifth of a call's time. Whatever is unusual (an outcome that
+is not known yet, a mode that is not the tensors', a view that forbids something) is left to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from maquette.autograd.compiled_formulas import DerivativePlan
+from maquette.autograd.record import (
+    JOINED,
+    first_history_lines,
+    link_lines,
+    recording_space,
+    saving_lines,
+)
+from maquette.dispatch.generated import generate_later, indented
+from maquette.dispatch.operator import OpOverload
+from maquette.fake.kernel import TEXTS, KernelText
+from maquette.tensor.aliasing import VIEWING
+from maquette.tensor.history import VersionCounter
+
+Function = Callable[..., object]
+
+
+def _joined(op: OpOverload, plan: DerivativePlan, ks: int, unusual: Function) -> Function | None:
+    """The kernel that records ``op``, whose kernel below serves ``ks``; None where that is another.
+
+    unusual: what takes over from it.
+    """
+    below = op.resolved(ks)
+    linked = VIEWING.get(below)
+    text = TEXTS.get(below if linked is None else linked[0])
+    kind = ("view", linked[1]) if linked else ("fresh", -1)
+    if text is None or text.result != kind or (op.is_view and linked is None):
+        return None
+    space = {**recording_space(plan), **text.space, "_unusual": unusual, "_Counter": VersionCounter}
+    return generate_later(lambda: _source(op, plan, text), "_kernel", "recorded", space, unusual)
+
+
+def _source(op: OpOverload, plan: DerivativePlan, text: KernelText) -> str:
+    passed = ", ".join(f"p{i}" for i in range(len(plan.arguments)))
+    call = f"_unusual(_ks, {passed})"
+    conditions = ["not _e.differentiable"]
+    for i in plan.constant:
+        conditions += [
+            f"(p{i} is not None and p{i}.__class__ not in _NUMBERS and p{i}._keys & _req)"
+        ]
+    kind, source = text.result
+    origin = f"p{source}"
+    if kind == "view":
+        conditions += [f"{origin}._keys is not {origin}.meta.fake_grad_keys"]
+        conditions += [
+            f"({origin}._base is not None and {origin}._ag and {origin}._ag.creation_meta)"
+        ]
+    # The first tensor's mode was asked for, so that it is no number.
+    first = next((i for i, a in enumerate(plan.arguments) if a.type.written == "Tensor"), None)
+    numbers = [line for line in plan.number_lines() if not line.startswith(f"_is_p{first} ")]
+    lines = [
+        *text.known_lines(call),
+        f"if {' or '.join(conditions)}:",
+        f"    return {call}",
+        *numbers,
+        *link_lines(op, plan, f"return {call}", first),
+        "_r = _made(_Fake)",
+        "_r.meta = _o = _e.meta",
+        "_r._keys = _o.fake_grad_keys",
+        "_r._mq_data = _r.constant = None",
+        "_r.fake_mode = _m",
+        *(_linked_lines(origin) if kind == "view" else _FRESH),
+        *first_history_lines(view=kind == "view"),
+        *saving_lines(plan, first),
+        "return _r",
+    ]
+    return "\n".join([f"def _kernel(_ks, {passed}):", *indented(lines), ""])
+
+
+_FRESH = (
+    "_r._storage = _s = _new(_Storage)",
+    "_s._nbytes = _e.nbytes",
+    "_s.device = _e.device",
+    "_s.data = None",
+    "_s.foreign = False",
+    "_s._id = 0",
+    "if _observers:",
+    "    _announce(_s)",
+    "_r._base = _r._vc = None",
+)
+
+
+def _linked_lines(origin: str) -> list[str]:
+    """What the kernel that links views does where gradients are recorded."""
+    return [
+        f"_r._storage = {origin}._storage",
+        f"_vc = {origin}._vc",
+        "if _vc is None:",
+        f"    _vc = {origin}._vc = _new(_Counter)",
+        "    _vc._converted = None",
+        "    _vc.value = 0",
+        "_r._vc = _vc",
+        f"_b = {origin}._base",
+        "if _b is None:",
+        f"    _r._base = {origin}",
+        f"    {origin}._viewed = True",
+        "else:",
+        "    _r._base = _b",
+    ]
+
+
+JOINED[0] = _joined
