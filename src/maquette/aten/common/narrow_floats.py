@@ -123,17 +123,30 @@ def write(target: Array, values: Array) -> None:
         if loops is not None and loops.converted_into(target, values):
             return
         values = converted(values, kind)
+    if is_foreign(np, kind):
+        target, values = as_bits(target), as_bits(values)
     np.copyto(target, values, casting="unsafe")
+
+
+def as_bits(x: Array) -> Array:
+    """16-bit floats as their bits: those NumPy spreads and strides over ten times as fast."""
+    return x.view(np.uint16)
 
 
 # NumPy fills another library's type an element at a time (10⁶ bfloat16: 0.5 to 0.04 ms).
 
 
+def is_foreign(xp: ModuleType, kind: np.dtype[Any]) -> bool:
+    """Whether NumPy is to copy a 16-bit type of another library, bfloat16."""
+    return xp is np and kind.kind == "V" and kind.itemsize == 2
+
+
 def full_of(xp: ModuleType, shape: Sequence[int], value: Any, kind: np.dtype[Any]) -> Array:
     """``xp.full``."""
     made: Array
-    if xp is np and kind.kind == "V" and kind.itemsize == 2:
-        made = np.full(shape, np.asarray(value).astype(kind).view(np.uint16), np.uint16).view(kind)
+    if is_foreign(xp, kind):
+        bits = as_bits(np.asarray(value).astype(kind))
+        made = np.full(shape, bits, bits.dtype).view(kind)
     else:
         made = xp.full(shape, value, kind)
     return made
@@ -142,9 +155,9 @@ def full_of(xp: ModuleType, shape: Sequence[int], value: Any, kind: np.dtype[Any
 def full_like(xp: ModuleType, like: Array, value: Any, kind: np.dtype[Any]) -> Array:
     """``xp.full_like``."""
     made: Array
-    if xp is np and kind.kind == "V" and kind.itemsize == 2:
-        bits = np.asarray(value).astype(kind).view(np.uint16)
-        made = np.full_like(like, bits, np.uint16, subok=False).view(kind)
+    if is_foreign(xp, kind):
+        bits = as_bits(np.asarray(value).astype(kind))
+        made = np.full_like(like, bits, bits.dtype, subok=False).view(kind)
     else:
         made = xp.full_like(like, value, kind)
     return made

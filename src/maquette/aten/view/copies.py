@@ -14,7 +14,7 @@ import numpy as np
 
 from maquette.aten.common.axes import Array
 from maquette.aten.common.batching_forms import laid_out, rank_of, same_shape, to_front
-from maquette.aten.common.narrow_floats import full_like, full_of
+from maquette.aten.common.narrow_floats import as_bits, full_like, full_of, is_foreign
 from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import Number, cast, check_layout, result_dtype
 from maquette.core.broadcast import broadcast_shapes
@@ -54,6 +54,9 @@ def clone_shape(self: TensorMeta, memory_format: memory_format | None) -> Tensor
 
 @clone.kernel
 def clone_kernel(xp: ModuleType, self: Array, memory_format: memory_format | None) -> Array:
+    if is_foreign(xp, self.dtype) and not self.flags.c_contiguous:
+        bits: Array = clone_kernel(xp, as_bits(self), memory_format)
+        return bits.view(self.dtype)
     if xp is np and memory_format is not preserve_format and not all(self.strides):
         rows: Array = self.copy("C")  # as it is wanted: NumPy would keep what is expanded together
         return rows
@@ -116,7 +119,10 @@ def write(xp: ModuleType, target: Array, values: Array | Number) -> None:
     if isinstance(values, (bool, int, float, complex)):
         target[...] = result_dtype(values, kind)
     else:
-        target[...] = values if values.dtype == target.dtype else cast(xp, values, kind)
+        given = values if values.dtype == target.dtype else cast(xp, values, kind)
+        if is_foreign(xp, target.dtype):
+            target, given = as_bits(target), as_bits(given)
+        target[...] = given
 
 
 def filled(

@@ -16,6 +16,7 @@ from maquette.aten.common.axes import Array, wrap_existing_dim
 from maquette.aten.common.batching_forms import along, leading, rank_of, sized, to_front, wrapped
 from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.large_arrays import loops_of_places
+from maquette.aten.common.narrow_floats import full_of
 from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import Number, result_dtype
 from maquette.core.broadcast import wrap_dims
@@ -282,7 +283,7 @@ def constant_pad_nd_kernel(xp: ModuleType, self: Array, pad: Ints, value: Number
         source[dim] = slice(max(-before, 0), size - max(-after, 0))
         target[dim] = slice(max(before, 0), shape[dim] - max(after, 0))
     fill = result_dtype(value, from_numpy_dtype(self.dtype))
-    padded: Array = xp.full(shape, fill, self.dtype)
+    padded = full_of(xp, shape, fill, self.dtype)
     return assigned_at(xp, padded, tuple(target), self[tuple(source)])
 
 

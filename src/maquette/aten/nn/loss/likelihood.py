@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from maquette.aten.common.accumulation import wide
+from maquette.aten.common.accumulation import is_narrow, wide
 from maquette.aten.common.array_libraries import assigned_at, data_says
 from maquette.aten.common.axes import Array
 from maquette.aten.common.backward_checks import check_count, check_floats_only
 from maquette.aten.common.formula_helpers import over, plus, times
 from maquette.aten.common.large_arrays import loops_for_floats
+from maquette.aten.common.narrow_floats import converted
 from maquette.aten.indexing.scattering import positions_along
 from maquette.aten.nn.activation.softmax import log_softmax
 from maquette.aten.nn.loss.loss_batching import nll_loss_backward_batching, nll_loss_batching
@@ -143,7 +144,7 @@ def _summed(
         return None
     loops = loops_for_floats(xp, self, weight)
     if loops is None:
-        plain = weight is None and self.ndim == 2 and self.dtype.kind == "f"
+        plain = weight is None and self.ndim == 2 and wide(self[:0]).dtype.kind == "f"
         return _summed_rows(self, target, ignore_index) if plain else None
     lines = (self.shape[0], self.shape[1], -1)
     places = target.reshape(self.shape[0], -1)
@@ -208,6 +209,7 @@ def _nll_backward_array(
         with np.errstate(invalid="ignore", divide="ignore"):
             grad = grad / wide(total_weight)
     values = xp.where(scale != 0, -scale * grad.reshape(grad.shape if grad.ndim else ()), 0)
+    values = converted(values, self.dtype) if is_narrow(self) else values
     result: Array = xp.zeros(self.shape, values.dtype)
     at = positions_along(xp, xp.expand_dims(index, axis), axis)
     return assigned_at(xp, result, at, xp.expand_dims(values, axis))
