@@ -56,7 +56,7 @@ def vmap(
     plain = plain and out_dims == 0
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        if plain and not kwargs and args:
+        if plain and not kwargs and args and _other is None:
             for a in args:
                 if not isinstance(a, Tensor):
                     break
@@ -65,6 +65,16 @@ def vmap(
         return vmap_impl(func, in_dims, out_dims, randomness, chunk_size, *args, **kwargs)
 
     return named_after(func, wrapped)
+
+
+_other: Function | None = None
+"""What a program has put in the place of `vmap_impl`, by parts of its own."""
+
+
+def replace_vmap_impl(impl: Function) -> None:
+    """Let another function do what `vmap_impl` does, whoever calls `vmap`."""
+    global _other
+    _other = impl
 
 
 def named_after(func: Function, wrapped: Function) -> Function:
@@ -94,6 +104,8 @@ def vmap_impl(
     **kwargs: Any,
 ) -> Any:
     """`vmap` of a function, called with these arguments."""
+    if _other is not None and chunk_size is None:
+        return _other(func, in_dims, out_dims, randomness, *args, **kwargs)
     size, flat_dims, flat_args, spec = process_batched_inputs(in_dims, args, func)
     if chunk_size is not None:
         return _chunked(

@@ -7,7 +7,9 @@ functions, or call them.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
 from typing import Any, cast
 
 from maquette.core.pytree import TreeSpec, tree_unflatten
@@ -37,12 +39,16 @@ from maquette.transforms.vmap import (
     batch_size_of,
     broadcast_to_and_flatten,
     check_out_dims,
+    replace_vmap_impl,
     unhidden,
     unwrap_outputs,
     vmap_impl,
 )
 from maquette.transforms.vmap import (
     check_randomness_flag as _check_randomness_arg,
+)
+from maquette.transforms.vmap import (
+    process_batched_inputs as _process_batched_inputs,
 )
 from maquette.transforms.vmap import (
     unwrap_batched as _unwrap,
@@ -191,6 +197,26 @@ def _flat_vmap(
     with vmap_increment_nesting(batch_size, randomness) as level:
         inputs = _create_batched_inputs(flat_in_dims, flat_args, level, args_spec)
         return _unwrap_batched(func(*inputs, **kwargs), out_dims, level, batch_size, func)
+
+
+def _vmap_by_pieces(
+    func: Function, in_dims: Dims, out_dims: Dims, randomness: str, /, *args: Any, **kwargs: Any
+) -> Any:
+    """`vmap` by the functions that stand in this module now."""
+    size, dims, flat, spec = _process_batched_inputs(in_dims, args, func)
+    return _flat_vmap(func, size, dims, flat, spec, out_dims, randomness, **kwargs)
+
+
+class _Replaceable(ModuleType):
+    """This module: once a program replaces one of its pieces, every `vmap` is made of them."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if name in ("_process_batched_inputs", "_create_batched_inputs", "_unwrap_batched"):
+            replace_vmap_impl(_vmap_by_pieces)
+
+
+sys.modules[__name__].__class__ = _Replaceable
 
 
 __getattr__ = forward(
