@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from maquette.core import pytree
 from maquette.core.pytree import tree_flatten, tree_map, tree_unflatten
+from maquette.core.pytree_containers import SUPPORTED_NODES
 from maquette.core.size import Size
 
 Point = namedtuple("Point", ["x", "y"])
@@ -138,3 +139,10 @@ def test_a_size_is_a_node_that_comes_back_as_a_tuple() -> None:
     leaves, spec = tree_flatten((Size([2, 3]), 4))
     assert leaves == [2, 3, 4]
     assert type(spec.unflatten(["a", "b", 4])[0]) is tuple
+
+
+def test_nodes_of_the_table_come_apart_by_pytorchs_names():
+    node = SUPPORTED_NODES[dict]
+    children, names = node.flatten_fn({"b": 1, "a": 2})
+    assert (children, names) == ([1, 2], ["b", "a"])
+    assert node.unflatten_fn(children, names) == {"b": 1, "a": 2}

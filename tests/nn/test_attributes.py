@@ -120,3 +120,11 @@ def test_attributes_are_read_without_it(module):
     assert Plain.__getattribute__ is object.__getattribute__
     assert {"weight", "size", "inner"} <= set(dir(module))
     assert module._mq_attributes["weight"] is module.weight
+
+
+def test_a_dict_is_rebuilt_by_its_class(module):
+    shown = vars(module)
+    for mapping in (shown, shown["_parameters"]):
+        rebuilt = type(mapping)((name, 0) for name in mapping)
+        assert type(rebuilt) is dict
+        assert rebuilt == dict.fromkeys(mapping, 0)

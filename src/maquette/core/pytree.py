@@ -89,6 +89,15 @@ class NodeDef(NamedTuple):
     unflatten: Callable[[Iterable[Tree], Context], Tree]
     keys: Callable[[Tree, Context], Sequence[Key]] | None
 
+    def flatten_fn(self, tree: Tree) -> tuple[list[Tree], Context]:
+        """The children in a list, and the context, by PyTorch's name."""
+        children, context = self.flatten(tree)
+        return list(children), context
+
+    def unflatten_fn(self, children: Iterable[Tree], context: Context) -> Tree:
+        """The container put together, by PyTorch's name."""
+        return self.unflatten(children, context)
+
 
 def _positions(container: Tree, context: Context) -> list[Key]:
     return [SequenceKey(i) for i in range(len(cast("Sequence[Tree]", container)))]

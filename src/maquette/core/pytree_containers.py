@@ -38,16 +38,12 @@ class _Functions(NamedTuple):
 
 
 def _functions(node: NodeDef) -> _Functions:
-    def flatten(tree: Tree) -> tuple[list[Tree], Context]:
-        children, context = node.flatten(tree)
-        return list(children), context
-
     def flatten_with_keys(tree: Tree) -> tuple[list[tuple[Key, Tree]], Context]:
-        children, context = flatten(tree)
+        children, context = node.flatten_fn(tree)
         assert node.keys is not None
         return list(zip(node.keys(tree, context), children)), context
 
-    return _Functions(flatten, node.unflatten, flatten_with_keys)
+    return _Functions(node.flatten_fn, node.unflatten, flatten_with_keys)
 
 
 _tuple_flatten, _tuple_unflatten, _tuple_flatten_with_keys = _functions(_NODES[tuple])

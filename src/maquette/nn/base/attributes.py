@@ -22,6 +22,12 @@ class ShownAttributes(dict[str, Any]):
 
     __slots__ = ("_module",)
 
+    def __new__(cls, *made_of: Any, **named: Any) -> Any:
+        """A module's; of items, as programs rebuild the dicts that they find, a plain dict."""
+        if made_of and isinstance(made_of[0], Attributes):
+            return super().__new__(cls)
+        return dict(*made_of, **named)
+
     def __init__(self, module: Attributes) -> None:
         super().__init__(module._mq_shown())
         self._module = module

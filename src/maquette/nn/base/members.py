@@ -42,6 +42,11 @@ class MemberView(MutableMapping[str, T], Generic[T]):
 
     __slots__ = ("_attributes", "_kind")
 
+    def __new__(cls, *made_of: Any, **named: Any) -> Any:
+        """A view; of items alone, as programs rebuild the mappings that they find, a dict."""
+        view = len(made_of) == 2  # the arguments of `__init__`
+        return super().__new__(cls) if view else dict(*made_of, **named)
+
     def __init__(self, attributes: dict[str, Any], kind: str) -> None:
         self._attributes = attributes
         self._kind = kind
