@@ -3,8 +3,6 @@
 `torch.overrides` and `torch.nn.functional` both have these names; programs import either's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from maquette.dispatch.torch_function import (

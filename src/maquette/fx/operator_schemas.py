@@ -299,7 +299,7 @@ def normalize_module(
         raise RuntimeError(
             f"Tried to normalize node with target {target} but root did not have that target!"
         ) from error
-    if not type(module).__module__.startswith("maquette.nn"):
+    if not type(module).__module__.startswith(("maquette.nn", "torch.nn")):
         return None
     signature = inspect.signature(module.forward)
     return _normalized(signature, args, kwargs or {}, normalize_to_only_use_kwargs)

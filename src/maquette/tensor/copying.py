@@ -170,12 +170,15 @@ def shallow_copy(self: Tensor) -> Tensor:
     return made
 
 
+_OURS = ("maquette", "torch")  # where our classes say they are, the second under `install`
+
+
 def slots_of(t: Tensor) -> dict[str, object]:
     """What a tensor of a program's subclass holds in the ``__slots__`` of that class."""
     kind = type(t)
     if kind is Tensor or kind is Parameter:
         return {}
-    own = (c for c in kind.__mro__ if not c.__module__.startswith("maquette."))
+    own = (c for c in kind.__mro__ if c.__module__.partition(".")[0] not in _OURS)
     names = (name for c in own if "__slots__" in vars(c) for name in copyreg._slotnames(c))  # type: ignore[attr-defined]  # typeshed lacks it
     ours = {*copyreg._slotnames(Tensor)}  # type: ignore[attr-defined]
     return {name: getattr(t, name) for name in names if name not in ours and hasattr(t, name)}

@@ -44,7 +44,7 @@ class AnnotateTypesWithSchema(Transformer):
         """A call of a module, annotated."""
         made = super().call_module(target, args, kwargs)
         kind = type(self.fetch_attr(target))
-        if self.annotate_modules and kind.__module__.startswith("maquette.nn"):
+        if self.annotate_modules and kind.__module__.startswith(("maquette.nn", "torch.nn")):
             return _annotated(made, _result_type(kind.forward))
         return made
 

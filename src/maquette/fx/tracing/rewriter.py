@@ -87,7 +87,9 @@ def _rewritten_module(module: Module) -> Module:
     """A module of a class whose ``forward`` is rewritten, over the same attributes."""
     forward: Any = type(module).forward
     made: Any = copy.copy(module)
-    if isinstance(forward, FunctionType) and not module.__module__.startswith("maquette.nn"):
+    if isinstance(forward, FunctionType) and not module.__module__.startswith(
+        ("maquette.nn", "torch.nn")
+    ):
         rewritten = AST_Rewriter().rewrite(forward)
         made.__class__ = type(type(module).__name__, (type(module),), {"forward": rewritten})
         made.__class__.__module__ = module.__module__

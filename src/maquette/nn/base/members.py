@@ -153,7 +153,7 @@ def _unbind_functions(cls: type) -> None:
 
     Most of PyTorch's functions are builtins, which are no methods of a class that they stand in.
     """
-    if cls.__module__.partition(".")[0] == "maquette":
+    if cls.__module__.partition(".")[0] in ("maquette", "torch"):
         return
     for name, member in list(vars(cls).items()):
         if (

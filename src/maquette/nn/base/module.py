@@ -127,7 +127,9 @@ class Module(Pickling, Conversion):
     def __repr__(self) -> str:
         extra = self.extra_repr()
         lines = extra.split("\n") if extra else []
-        children = [f"({name}): {indented(repr(child))}" for name, child in self._mq_own(MODULES)]
+        children = [
+            f"({name}): {_addindent(repr(child), 2)}" for name, child in self._mq_own(MODULES)
+        ]
         return parenthesized(self._get_name(), lines, children)
 
 
@@ -138,6 +140,6 @@ def parenthesized(name: str, lines: list[str], children: list[str]) -> str:
     return "\n  ".join([f"{name}(", *lines, *children]) + "\n)"
 
 
-def indented(text: str) -> str:
-    """Every line but the first moved in by two."""
-    return text.replace("\n", "\n  ")
+def _addindent(s_: str, numSpaces: int) -> str:
+    """Every line but the first moved in."""
+    return s_.replace("\n", "\n" + " " * numSpaces)

@@ -11,6 +11,9 @@ from maquette.api.overriding import has_torch_function_unary as has_torch_functi
 from maquette.api.overriding import has_torch_function_variadic as has_torch_function_variadic
 from maquette.nn import grad
 from maquette.nn.functional.activation import (
+    _get_softmax_dim as _get_softmax_dim,
+)
+from maquette.nn.functional.activation import (
     celu,
     celu_,
     elu,

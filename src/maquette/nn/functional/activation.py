@@ -158,7 +158,7 @@ def softmax(
 ) -> Tensor:
     """exp(x) / sum(exp(x)) along `dim`; `dtype` casts the input first."""
     if dim is None:
-        dim = _implicit_softmax_dim("softmax", input.dim(), _stacklevel)
+        dim = _get_softmax_dim("softmax", input.dim(), _stacklevel)
     return mq.softmax(input, dim, dtype=dtype)
 
 
@@ -167,7 +167,7 @@ def softmin(
 ) -> Tensor:
     """softmax(-x) along `dim`; `dtype` casts the negated input first."""
     if dim is None:
-        dim = _implicit_softmax_dim("softmin", input.dim(), _stacklevel)
+        dim = _get_softmax_dim("softmin", input.dim(), _stacklevel)
     return mq.softmax(-input, dim, dtype=dtype)
 
 
@@ -176,11 +176,11 @@ def log_softmax(
 ) -> Tensor:
     """log(softmax(x)) along `dim`, in one stable operator; `dtype` casts the input first."""
     if dim is None:
-        dim = _implicit_softmax_dim("log_softmax", input.dim(), _stacklevel)
+        dim = _get_softmax_dim("log_softmax", input.dim(), _stacklevel)
     return mq.log_softmax(input, dim, dtype=dtype)
 
 
-def _implicit_softmax_dim(name: str, ndim: int, stacklevel: int) -> int:
+def _get_softmax_dim(name: str, ndim: int, stacklevel: int) -> int:
     warnings.warn(
         f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
         f"dim=X as an argument.",

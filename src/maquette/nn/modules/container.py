@@ -15,7 +15,7 @@ from typing import Any, TypeVar, overload
 
 from maquette.nn.base import Module
 from maquette.nn.base.members import MODULES
-from maquette.nn.base.module import indented, parenthesized
+from maquette.nn.base.module import _addindent, parenthesized
 
 T = TypeVar("T", bound="_Indexed")
 
@@ -198,7 +198,7 @@ class ModuleList(_Indexed):
             count = len(list(equal))
             end = start + count - 1
             place = f"({start}): {text}" if count == 1 else f"({start}-{end}): {count} x {text}"
-            lines.append(indented(place))
+            lines.append(_addindent(place, 2))
             start += count
         return parenthesized(self._get_name(), [], lines)
 

@@ -8,22 +8,17 @@ from typing import ClassVar
 from maquette.core.device import device as Device  # arguments have the name
 from maquette.core.dtype import dtype as Dtype
 from maquette.nn import functional as F
-from maquette.nn.base import Module
-from maquette.nn.functional._reduction import reduction_name
+from maquette.nn.base.loss import _Loss, _WeightedLoss
 from maquette.nn.modules._construct import described
 from maquette.nn.modules.linear import Linear
+from maquette.nn.modules.ranking import CosineEmbeddingLoss as CosineEmbeddingLoss
+from maquette.nn.modules.ranking import HingeEmbeddingLoss as HingeEmbeddingLoss
+from maquette.nn.modules.ranking import MarginRankingLoss as MarginRankingLoss
+from maquette.nn.modules.ranking import TripletMarginLoss as TripletMarginLoss
+from maquette.nn.modules.ranking import (
+    TripletMarginWithDistanceLoss as TripletMarginWithDistanceLoss,
+)
 from maquette.tensor import Tensor
-
-
-class _Loss(Module):
-    def __init__(
-        self,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__()
-        self.reduction = reduction_name(size_average, reduce, reduction)
 
 
 class _PlainLoss(_Loss):
@@ -58,22 +53,6 @@ class MultiLabelMarginLoss(_PlainLoss):
     """Hinge loss against several classes."""
 
     _mq_run = "multilabel_margin_loss"
-
-
-class _WeightedLoss(_Loss):
-    """A loss with weights, which are a buffer."""
-
-    weight: Tensor | None
-
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.register_buffer("weight", weight)
 
 
 class NLLLoss(_WeightedLoss):

@@ -21,7 +21,7 @@ from maquette.nn.base.hooks import (
     register_module_parameter_registration_hook,
     registration_hooks,
 )
-from maquette.nn.base.module import Module
+from maquette.nn.base.module import Module, _addindent
 from maquette.nn.base.state_dict import IncompatibleKeys as _IncompatibleKeys
 
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
@@ -29,6 +29,7 @@ _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 __all__ = [
     "_EXTRA_STATE_KEY_SUFFIX",
     "Module",
+    "_addindent",
     "_IncompatibleKeys",
     "register_module_backward_hook",
     "register_module_buffer_registration_hook",

@@ -14,6 +14,7 @@ from maquette.nn.modules._construct import (
     described,
     repeated,
 )
+from maquette.nn.modules.cross_map import CrossMapLRN2d as CrossMapLRN2d
 from maquette.nn.parameter import Parameter
 from maquette.tensor import Tensor
 

@@ -6,6 +6,11 @@ from maquette.nn import functional as F
 from maquette.nn.base import Module
 from maquette.nn.functional.pooling import OptionalSizes, WithIndices
 from maquette.nn.modules._construct import Sizes, described, repeated
+from maquette.nn.modules.shaping.unpooling import FractionalMaxPool2d as FractionalMaxPool2d
+from maquette.nn.modules.shaping.unpooling import FractionalMaxPool3d as FractionalMaxPool3d
+from maquette.nn.modules.shaping.unpooling import MaxUnpool1d as MaxUnpool1d
+from maquette.nn.modules.shaping.unpooling import MaxUnpool2d as MaxUnpool2d
+from maquette.nn.modules.shaping.unpooling import MaxUnpool3d as MaxUnpool3d
 from maquette.tensor import Tensor
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from maquette.nn import functional as F
+from maquette.nn.base.loss import _Loss
 from maquette.nn.modules.distance import PairwiseDistance
-from maquette.nn.modules.loss import _Loss
 from maquette.tensor import Tensor
 
 

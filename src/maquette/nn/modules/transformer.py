@@ -223,7 +223,7 @@ class TransformerEncoder(Module):
         mask_check: bool = True,
     ) -> None:
         super().__init__()
-        self.layers = _clones(encoder_layer, num_layers)
+        self.layers = _get_clones(encoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
         self.enable_nested_tensor = enable_nested_tensor
@@ -244,7 +244,7 @@ class TransformerEncoder(Module):
             src_key_padding_mask, "src_key_padding_mask", _none_or_dtype(mask), "mask", src.dtype
         )
         mask = _canonical_mask(mask, "mask", None, "", src.dtype)
-        causal = _is_causal(mask, is_causal, _length(src, self.layers))
+        causal = _detect_is_causal_mask(mask, is_causal, _length(src, self.layers))
         output = src
         for layer in self.layers:
             output = layer(output, src_mask=mask, is_causal=causal, src_key_padding_mask=padding)
@@ -261,7 +261,7 @@ class TransformerDecoder(Module):
         norm: Module | None = None,
     ) -> None:
         super().__init__()
-        self.layers = _clones(decoder_layer, num_layers)
+        self.layers = _get_clones(decoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
 
@@ -277,7 +277,7 @@ class TransformerDecoder(Module):
         memory_is_causal: bool = False,
     ) -> Tensor:
         """(length, batch, d_model), or batch first, to the same shape."""
-        causal = _is_causal(tgt_mask, tgt_is_causal, _length(tgt, self.layers))
+        causal = _detect_is_causal_mask(tgt_mask, tgt_is_causal, _length(tgt, self.layers))
         output = tgt
         for layer in self.layers:
             output = layer(
@@ -384,24 +384,31 @@ class Transformer(Module):
         sz: int, device: DeviceLike | None = None, dtype: dtype_ | None = None
     ) -> Tensor:
         """(sz, sz): zero on and below the diagonal, -inf above."""
-        return _causal_mask(sz, device, dtype)
+        return _generate_square_subsequent_mask(sz, device, dtype)
 
 
-def _clones(layer: Module, count: int) -> ModuleList:
-    return ModuleList(copy.deepcopy(layer) for _ in range(count))
+def _get_clones(module: Module, N: int) -> ModuleList:
+    return ModuleList(copy.deepcopy(module) for _ in range(N))
 
 
 def _length(sequence: Tensor, layers: ModuleList) -> int:
-    if sequence.dim() == 2:
-        return sequence.shape[0]
-    return sequence.shape[1 if layers[0].self_attn.batch_first else 0]
+    return _get_seq_len(sequence, layers[0].self_attn.batch_first)
 
 
-def _causal_mask(size: int, device: DeviceLike | None, dtype: dtype_ | None) -> Tensor:
-    return mq.triu(mq.full((size, size), float("-inf"), device=device, dtype=dtype), diagonal=1)
+def _get_seq_len(src: Tensor, batch_first: bool) -> int:
+    """How long sequences are: (length, width), or with a batch before or behind the length."""
+    return src.shape[0 if src.dim() == 2 or not batch_first else 1]
 
 
-def _is_causal(mask: Tensor | None, is_causal: bool | None, size: int) -> bool:
+def _generate_square_subsequent_mask(
+    sz: int, device: DeviceLike | None = None, dtype: dtype_ | None = None
+) -> Tensor:
+    return mq.triu(mq.full((sz, sz), float("-inf"), device=device, dtype=dtype), diagonal=1)
+
+
+def _detect_is_causal_mask(
+    mask: Tensor | None, is_causal: bool | None = None, size: int | None = None
+) -> bool:
     """Whether a mask is the causal one, where the caller does not say.
 
     That takes its values: nothing is known of a fake mask, and it counts as any mask.
@@ -410,5 +417,6 @@ def _is_causal(mask: Tensor | None, is_causal: bool | None, size: int) -> bool:
         return is_causal
     if mask is None or mask.is_meta or getattr(mask, "fake_mode", None) is not None:
         return False
-    causal = _causal_mask(size, mask.device, mask.dtype)
+    size = mask.shape[-2] if size is None else size
+    causal = _generate_square_subsequent_mask(size, mask.device, mask.dtype)
     return mask.shape == causal.shape and bool((mask == causal).all())

@@ -19,6 +19,21 @@ _triple = _ntuple(3, "_triple")
 _quadruple = _ntuple(4, "_quadruple")
 
 
+def _reverse_repeat_tuple(t: Iterable[Any], n: int) -> tuple[Any, ...]:
+    """Paddings as `pad` takes them: the last dimension first, each ``n`` times."""
+    return tuple(x for x in reversed([*t]) for _ in range(n))
+
+
+def _list_with_default(out_size: int | list[int | None], defaults: list[int]) -> int | list[int]:
+    """Sizes with the last of ``defaults`` in the places of None; one size as it is."""
+    if isinstance(out_size, int):
+        return out_size
+    if len(defaults) <= len(out_size):
+        raise ValueError(f"Input dimension should be at least {len(out_size) + 1}")
+    last = defaults[-len(out_size) :]
+    return [d if size is None else size for size, d in zip(out_size, last)]
+
+
 def consume_prefix_in_state_dict_if_present(
     state_dict: MutableMapping[str, Any], prefix: str
 ) -> None:

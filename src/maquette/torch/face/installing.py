@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from maquette.dispatch.registry import ops
-from maquette.torch.face import absences, paths
+from maquette.torch.face import absences, class_names, paths
 from maquette.torch.face.processes import Preparing
 
 _FACE = "maquette.torch"
@@ -141,6 +141,7 @@ def install() -> None:
     _PROCESSES.extend_loaded()
     sys.modules[_REAL] = face
     face.__name__ = _REAL  # programs ask it, to know whose tensors they have
+    class_names.name_types()
     for package in {*paths.PACKAGES.values()} & sys.modules.keys():
         paths.name_loaded(package)
 
@@ -152,6 +153,7 @@ def uninstall() -> None:
     if sys.modules.get(_REAL) is not sys.modules[_FACE]:
         return
     sys.modules[_FACE].__name__ = _FACE
+    class_names.restore()
     for name in [name for name in sys.modules if name.partition(".")[0] in (_REAL, _BESIDE)]:
         del sys.modules[name]
 

@@ -14,6 +14,7 @@ import sys
 from importlib.machinery import PathFinder
 from operator import methodcaller
 
+from maquette.torch.face import class_names
 from maquette.torch.face.absences import advice_for
 
 _FACE = "maquette.torch"
@@ -235,6 +236,34 @@ def torch_path(module: str) -> str:
     return module.removeprefix(f"{_FACE}.") if module.startswith(f"{_FACE}.") else ""
 
 
+# PyTorch's files, below ``torch``, of what stands in another file here.
+_FILES = {
+    "nn.base.module": "nn.modules.module",
+    "nn.lazy_parameter": "nn.parameter",
+    "nn.modules.attention": "nn.modules.activation",
+    "nn.modules.cross_map": "nn.modules.normalization",
+    "nn.modules.parameter_container": "nn.modules.container",
+    "nn.modules.ranking": "nn.modules.loss",
+    "nn.modules.shaping.unpooling": "nn.modules.pooling",
+    "optim.adafactor": "optim",
+    "optim.muon": "optim",
+}
+_LAZY = {"BatchNorm": "batchnorm", "Conv": "conv", "InstanceNorm": "instancenorm", "Lin": "linear"}
+_LAYERS = ("nn.base.module", "nn.modules")
+_ONE_FILE = ("nn.functional", "optim.lr_scheduler")  # packages here
+
+
+def torch_file(module: str, name: str) -> str:
+    """Where PyTorch has what a module of maquette defines: ``torch.nn.modules.linear``."""
+    path = torch_path(module)
+    path = _FILES.get(path, path)
+    if path == "nn.modules.lazy":
+        kinds = (file for kind, file in _LAZY.items() if name.startswith(f"Lazy{kind}"))
+        path = f"nn.modules.{next(kinds, 'lazy')}"
+    path = next((p for p in _ONE_FILE if path.startswith(f"{p}.")), path)
+    return f"torch.{path}" if path else "torch"
+
+
 def name_loaded(package: str) -> None:
     """Name what is loaded of a package as torch does in `sys.modules`, while `install` holds.
 
@@ -251,6 +280,8 @@ def name_loaded(package: str) -> None:
         below = path + name.removeprefix(package)
         if module is not None and _target(below) == name:
             sys.modules.setdefault(f"torch.{below}", module)
+            if below.startswith(_LAYERS):
+                class_names.name_classes(module, torch_file)
             if any(other.startswith(f"{below}.") for other in PACKAGES):
                 # A file here is a package there: its submodules are imported through it.
                 vars(module).setdefault("__path__", [])

@@ -56,17 +56,6 @@ _CLASSES: dict[object, tuple[str, str]] = {
     layouts._rebuild_njt: ("torch.nested._internal.nested_tensor", "_rebuild_njt"),
 }
 # Our files, and the module in which PyTorch has what is in them, where the paths differ.
-_FILES = {
-    "nn.base.module": "nn.modules.module",
-    "nn.lazy_parameter": "nn.parameter",
-    "nn.modules.attention": "nn.modules.activation",
-    "nn.modules.parameter_container": "nn.modules.container",
-    "nn.modules.ranking": "nn.modules.loss",
-    "nn.modules.unpooling": "nn.modules.pooling",
-    "optim.adafactor": "optim",
-    "optim.muon": "optim",
-}
-_PACKAGES = ("nn.functional", "optim.lr_scheduler")  # PyTorch has one file for each
 # Where a name of PyTorch's is looked for if it is in another file here.
 _WIDER = ("maquette.nn", "maquette.optim", "maquette.optim.lr_scheduler", "maquette.nn.parameter")
 
@@ -84,10 +73,7 @@ def torch_place(obj: object, name: str | None = None) -> tuple[str, str] | None:
         return module, name
     if module.partition(".")[0] != "maquette":
         return None
-    path = paths.torch_path(module)
-    path = _FILES.get(path, path)
-    path = next((p for p in _PACKAGES if path.startswith(f"{p}.")), path)
-    return f"torch.{path}" if path else "torch", name
+    return paths.torch_file(module, name), name
 
 
 def find(module: str, name: str) -> object:

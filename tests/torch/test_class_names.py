@@ -1,0 +1,58 @@
+"""Under `install` classes say that they are where PyTorch has them."""
+
+import importlib
+import pickle
+from types import ModuleType
+
+import pytest
+
+import maquette.torch as torch
+
+_LAYERS = [n for n in dir(torch.nn) if isinstance(getattr(torch.nn, n), type)]
+
+
+def test_types_say_that_they_are_in_torch(installed: ModuleType) -> None:
+    assert repr(type(torch.ones(1))) == "<class 'torch.Tensor'>"
+    assert repr(torch.dtype) == "<class 'torch.dtype'>"
+    assert torch.nn.Parameter.__module__ == "torch.nn.parameter"
+
+
+def test_layers_say_the_files_that_pytorch_has_them_in(installed: ModuleType) -> None:
+    importlib.import_module("torch.nn")
+    kinds = torch.nn.Linear, torch.nn.Fold, torch.nn.MaxUnpool2d, torch.nn.Module
+    files = [kind.__module__.removeprefix("torch.nn.modules.") for kind in kinds]
+    assert files == ["linear", "fold", "pooling", "module"]
+
+
+@pytest.mark.parametrize("name", _LAYERS)
+def test_layers_are_found_where_they_say_they_are(name: str, installed: ModuleType) -> None:
+    kind = getattr(importlib.import_module("torch.nn"), name)
+    assert pickle.loads(pickle.dumps(kind)) is kind
+
+
+def test_uninstalled_classes_say_where_they_are() -> None:
+    torch.install()
+    importlib.import_module("torch.nn")
+    torch.uninstall()
+    assert torch.Tensor.__module__ == "maquette.tensor.tensor"
+    assert torch.nn.Linear.__module__ == "maquette.nn.modules.linear"
+
+
+def test_a_programs_tracer_knows_layers_by_their_module(installed: ModuleType) -> None:
+    importlib.import_module("torch.nn")
+
+    class Own(torch.fx.Tracer):
+        def is_leaf_module(self, m: torch.nn.Module, module_qualified_name: str) -> bool:
+            return m.__module__.startswith("torch.nn.modules.linear")
+
+    found = Own().trace(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()))
+    assert [node.op for node in found.nodes][1:3] == ["call_module", "call_function"]
+
+
+def test_calls_of_layers_are_normalized_under_install(installed: ModuleType) -> None:
+    importlib.import_module("torch.nn")
+    schemas = importlib.import_module("torch.fx.operator_schemas")
+    root = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    x = torch.ones(2)
+    found = schemas.normalize_module(root, "0", (x,), normalize_to_only_use_kwargs=True)
+    assert found.kwargs["input"] is x
