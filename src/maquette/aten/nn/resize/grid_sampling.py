@@ -12,15 +12,18 @@ from itertools import product
 from math import prod
 from types import ModuleType
 
+import numpy as np
+
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import added_to, combined_at
 from maquette.aten.common.batching_forms import folded
-from maquette.aten.common.large_arrays import loops_of_floats
+from maquette.aten.common.large_arrays import LARGE
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define, describe
+from maquette.tensor.backend import backend_for
 from maquette.tensor.tensor import Tensor
 
 LINEAR, NEAREST, CUBIC = 0, 1, 2
@@ -222,6 +225,13 @@ def _gathered(xp: ModuleType, flat: Array, index: Array, inside: Array) -> Array
     return xp.where(inside[:, None], xp.take_along_axis(flat, where, 2), 0)
 
 
+def _loops_for(xp: ModuleType, values: Array, dims: int) -> ModuleType | None:
+    """The compiled loops, where they are worth it for the corners of all values."""
+    if xp is not np or values.size << dims < LARGE or values.dtype.char not in "fd":
+        return None
+    return backend_for(xp).loops
+
+
 # --- pages ------------------------------------------------------------------------------------
 
 
@@ -251,7 +261,7 @@ def _grid_sampler(dims: int) -> tuple[OperatorPage, OperatorPage]:
         x, space = wide(input), input.shape[2:]
         flat = x.reshape(*x.shape[:2], prod(space))
         out = xp.zeros((*x.shape[:2], prod(grid.shape[1:-1])), x.dtype)
-        loops = loops_of_floats(xp, out)
+        loops = _loops_for(xp, out, dims)
         for index, inside, weights, _ in _corners(xp, grid, space, interpolation, padding, align):
             if loops is not None:
                 loops.add_samples(flat, index, inside, _product(weights), out)
@@ -313,7 +323,7 @@ def _grid_sampler(dims: int) -> tuple[OperatorPage, OperatorPage]:
         x, space = wide(input), input.shape[2:]
         flat = x.reshape(*x.shape[:2], prod(space))
         g = wide(grad_output).reshape(*x.shape[:2], prod(grid.shape[1:-1]))
-        loops = loops_of_floats(xp, g)
+        loops = _loops_for(xp, g, dims)
         by_input = xp.zeros(flat.size, x.dtype)
         by_grid = xp.zeros((grid.shape[0], g.shape[2], dims), x.dtype)
         planes = xp.arange(prod(x.shape[:2])).reshape(*x.shape[:2], 1) * flat.shape[2]
