@@ -158,11 +158,15 @@ def _takes_over(v: Any, best: Any, largest: bool) -> Any:
 
 @compiled
 def _extreme_in_row(x: Array, values: Array, places: Array, largest: bool) -> None:
-    best, at = x[0], 0
-    for s in range(x.size):
-        new = _takes_over(x[s], best, largest)
-        best, at = x[s] if new else best, s if new else at
-        values[s], places[s] = best, at
+    start = 0
+    while start < x.size:  # a run at a time: few elements are larger than all before them
+        best, end = x[start], start + 1
+        while end < x.size and not _takes_over(x[end], best, largest):
+            end += 1
+        for s in range(start, end):
+            values[s] = best
+            places[s] = start
+        start = end
 
 
 @compiled
