@@ -307,16 +307,21 @@ def _shares(
     """For each frame, sequence and class: log of the sum of alpha * beta over its states."""
     found = xp.full(x.shape, -xp.inf, x.dtype)
     states = from_host(xp, _labels(to_host(xp, targets), target_lengths, blank))
-    for row, (frames, length) in enumerate(zip(input_lengths, target_lengths, strict=True)):
-        labels = states[row, : 2 * length + 1]
-        emitted = x[:frames, row][:, labels]
+    alike: dict[tuple[int, int], list[int]] = {}  # sequences of one form are taken at once
+    for row, lengths in enumerate(zip(input_lengths, target_lengths, strict=True)):
+        alike.setdefault(lengths, []).append(row)
+    for (frames, length), members in alike.items():
+        rows = from_host(xp, np.array(members))
+        labels = states[rows][:, : 2 * length + 1]
         # Backwards, the sequence reversed is a forward pass.
-        flipped = emitted[::-1, ::-1][:, None]
-        reverse = labels[::-1][None]
-        beta = _forward_variables(xp, flipped, xp.asarray([length]), _skips(xp, reverse, blank))
-        both = wide(log_alpha)[row, :frames, : len(labels)] + beta[0, ::-1, ::-1]
-        for state, label in enumerate(labels):
-            found[:frames, row, label] = xp.logaddexp(found[:frames, row, label], both[:, state])
+        flipped = _emissions(xp, x[:frames][:, rows], labels)[::-1, :, ::-1]
+        goals = xp.full(len(members), length)
+        beta = _forward_variables(xp, flipped, goals, _skips(xp, labels[:, ::-1], blank))
+        both = wide(log_alpha)[rows][:, :frames, : 2 * length + 1] + beta[:, ::-1, ::-1]
+        for state in range(2 * length + 1):
+            place = (slice(0, frames), rows, labels[:, state])
+            summed = xp.logaddexp(found[place], both[:, :, state].T)
+            found = assigned_at(xp, found, place, summed)
     return found
 
 
