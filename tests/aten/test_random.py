@@ -222,3 +222,18 @@ def test_a_small_sample_without_replacement_is_the_start_of_a_large_one() -> Non
     few = weights.multinomial(20)
     mq.manual_seed(1)
     assert few.tolist() == weights.multinomial(5000)[:20].tolist()
+
+
+@pytest.mark.parametrize("std", [0.0, mq.zeros(4)])
+def test_each_element_of_an_output_has_its_own_mean(std: float | mq.Tensor) -> None:
+    means = mq.arange(12.0).reshape(3, 4)
+    out = mq.empty(4, 3, dtype=mq.float64).t()
+    mq.normal(means, std, out=out)
+    assert out.tolist() == means.tolist()
+
+
+def test_each_element_of_an_output_has_its_own_probability() -> None:
+    chances = mq.tensor([[0.0, 1.0, 0.0], [1.0, 1.0, 0.0]])
+    out = mq.empty(3, 2).t()
+    mq.bernoulli(chances, out=out)
+    assert out.tolist() == chances.tolist()

@@ -117,6 +117,20 @@ def test_T53_fills_follow_memory_as_pytorchs(fill, layout):
         _same(lambda T, k=kind: FILLS[fill](LAYOUTS[layout](T, _kind(T, k))))
 
 
+OUTPUTS = {
+    "normal_tensors": lambda T, out: T.normal(T.ones(out.shape), T.ones(out.shape[-1]), out=out),
+    "normal_std": lambda T, out: T.normal(1.5, T.ones(out.shape), out=out),
+    "bernoulli": lambda T, out: T.bernoulli(T.full(out.shape, 0.4), out=out),
+}
+
+
+@pytest.mark.parametrize("layout", ["transposed", "sliced", "permuted"])
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_T53_outputs_are_drawn_in_their_own_memory_as_pytorchs(name, layout):
+    for kind in ("float32", "float64"):
+        _same(lambda T, k=kind: OUTPUTS[name](T, LAYOUTS[layout](T, _kind(T, k))))
+
+
 FACTORIES = {
     "rand": lambda T, n, k: T.rand(n, 2, dtype=k),
     "randn": lambda T, n, k: T.randn(n, dtype=k),

@@ -57,6 +57,13 @@ _SEEDED = Tag.nondeterministic_seeded
 # --- parameters that are tensors -----------------------------------------------------
 
 
+def _check_spread(std: Array) -> None:
+    check_data(
+        not std.dtype.kind == "f" or bool((std >= 0).all()),
+        lambda: "normal expects all elements of std >= 0.0",
+    )
+
+
 def _normal(overload: str, mean: str, std: str, node: str) -> None:
     """``normal`` with a mean or standard deviation for each element, and its ``out=`` form."""
     arguments = f"{mean} mean, {std} std"
@@ -82,10 +89,7 @@ def _normal(overload: str, mean: str, std: str, node: str) -> None:
     @on_host
     def plain_kernel(xp: ModuleType, mean: object, std: object, generator: object) -> Array:
         given = [np.asarray(p) for p in (mean, std)]
-        check_data(
-            not given[1].dtype.kind == "f" or bool((given[1] >= 0).all()),
-            lambda: "normal expects all elements of std >= 0.0",
-        )
+        _check_spread(given[1])
         kind = next(p.dtype for p in (mean, std) if isinstance(p, np.ndarray))
         shape = np.broadcast_shapes(*[g.shape for g in given])
         stream = stream_of(generator)  # type: ignore[arg-type]  # a generator, by the schema
@@ -99,6 +103,7 @@ def _normal(overload: str, mean: str, std: str, node: str) -> None:
 
     @into.shape
     def into_shape(mean: object, std: object, generator: object, out: TensorMeta) -> TensorMeta:
+        check_normal(out.dtype, 0.0, std if isinstance(std, float) else 1.0)
         return resized(out, plain_shape(mean, std, generator).shape)
 
     @into.kernel
@@ -106,7 +111,16 @@ def _normal(overload: str, mean: str, std: str, node: str) -> None:
     def into_kernel(
         xp: ModuleType, mean: object, std: object, generator: object, out: Array
     ) -> None:
-        write_drawn(xp, out, plain_kernel(xp, mean, std, generator))
+        """Drawn in the output's own dtype and memory, then scaled and shifted there."""
+        means, spread = np.asarray(mean), np.asarray(std)
+        _check_spread(spread)
+        means, spread = (np.array(p) if np.may_share_memory(p, out) else p for p in (means, spread))
+        stream = stream_of(generator)  # type: ignore[arg-type]  # a generator, by the schema
+        write_drawn(xp, out, normal_into(stream, out, 0.0, std if isinstance(std, float) else 1.0))
+        kind = from_numpy_dtype(out.dtype)
+        if not isinstance(std, float):
+            out[...] = cast(xp, out * spread, kind)
+        out[...] = cast(xp, np.asarray(out + means), kind)
 
     if mean == "Tensor":
         plain.flat(mean=lambda grad, mean_meta: zeros_beside(grad, mean_meta.shape))
@@ -215,8 +229,8 @@ def bernoulli_out_shape(self: TensorMeta, generator: object, out: TensorMeta) ->
 @bernoulli_out.kernel
 @into_on_host(-1)
 def bernoulli_out_kernel(xp: ModuleType, self: Array, generator: object, out: Array) -> None:
-    drawn = truths_of(_stream_for(generator, self), self.reshape(-1))
-    out[...] = drawn.reshape(self.shape)
+    flat = in_memory_order(self, like=out).reshape(-1)
+    write_drawn(xp, out, truths_of(_stream_for(generator, self), flat))
 
 
 @bernoulli_p.shape
