@@ -116,3 +116,9 @@ def test_storage_is_the_class_of_the_default_dtype() -> None:
         assert torch.Storage is torch.DoubleStorage
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("name, kind", [("float", torch.float32), ("long", torch.int64)])
+def test_bytes_are_converted_as_numbers(name: str, kind: torch.dtype) -> None:
+    made = getattr(torch.UntypedStorage([3, 200]), name)()
+    assert (made.dtype, made.tolist()) == (kind, [3, 200])

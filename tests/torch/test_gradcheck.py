@@ -234,3 +234,23 @@ def test_T62_the_fast_mode_leaves_the_programs_random_numbers() -> None:
 def test_T62_forward_mode_over_gradients_of_a_linear_function_is_checked(fast: bool) -> None:
     checked = {"check_fwd_over_rev": True, "fast_mode": fast}
     assert gradgradcheck(lambda x, y: (x * 3, y.sin()), (leaf(), leaf()), **checked)
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_T62_backward_is_checked_before_forward_mode(fast_mode: bool) -> None:
+    class Broken(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def vjp(ctx: Any, grad: Any) -> Any:
+            raise RuntimeError("backward")
+
+        @staticmethod
+        def jvp(ctx: Any, tangent: Any) -> Any:
+            raise RuntimeError("forward mode")
+
+    x = torch.rand(2, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(RuntimeError, match="backward"):
+        gradcheck(Broken.apply, x, check_forward_ad=True, fast_mode=fast_mode)

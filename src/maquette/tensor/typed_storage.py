@@ -371,4 +371,25 @@ def _made(values: object, kind: Dtype, where: Device) -> UntypedStorage:
     return made if made.data is None else made.copy_(UntypedStorage(data.nbytes, cpu, data))
 
 
+def _convert_bytes(name: str) -> None:
+    """Give storages of bytes a conversion of those of one dtype: of each byte as a number."""
+
+    def converted(self: UntypedStorage) -> TypedStorage:
+        typed = TypedStorage(wrap_storage=self, dtype=kinds.uint8)
+        made: TypedStorage = getattr(typed, name)()
+        return made
+
+    converted.__name__ = name
+    converted.__doc__ = getattr(TypedStorage, name).__doc__.replace(
+        "elements", "bytes, each a number,"
+    )
+    setattr(UntypedStorage, name, converted)
+
+
+for _name in (
+    "double", "float", "half", "bfloat16", "long", "int", "short", "char", "byte", "bool",
+    "complex_double", "complex_float",
+):  # fmt: skip
+    _convert_bytes(_name)
+
 __all__ = ["TypedStorage"]

@@ -62,7 +62,6 @@ def check_elements(
     """The slow mode: whole Jacobians agree."""
     tensors = [value for _, value in checked]
     columns = [numerical(func, inputs, value, options.eps) for value in tensors]
-    moved = [by_tangents(func, inputs, i) for i, _ in checked] if options.check_forward_ad else []
     for number, out in enumerate(outputs):
         for part in parts_there(out) if options.check_backward_ad else ():
             found = analytical(out, tensors, part, options.check_grad_dtypes)
@@ -70,7 +69,10 @@ def check_elements(
             for (place, _), column, first in zip(checked, columns, found, strict=True):
                 _compare(out, number, place, column[number][part], first, part, options)
             _check_reentrant(found, again, options)
-    for (place, _), column, rows in zip(checked, columns, moved):
+    if not options.check_forward_ad:
+        return
+    for (place, _), column in zip(checked, columns, strict=True):
+        rows = by_tangents(func, inputs, place)
         for number, out in enumerate(outputs):
             for part, slope in column[number].items():
                 along = rows[number][part]
