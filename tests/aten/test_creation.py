@@ -394,3 +394,15 @@ def test_constants_of_16_bits_are_rounded_and_laid_out_as_what_they_are_like(
     rounded = float(mq.tensor(0.1, dtype=kind))
     assert [t[3, 2].item() for t in made] == [0, 1, rounded, rounded]
     assert x.new_ones(2).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("name", ["zeros_like", "ones_like"])
+@pytest.mark.parametrize("shape", [(3, 4), (80, 90)])
+def test_likes_of_expanded_and_transposed_tensors_lie_as_pytorch_lays_them(
+    name: str, shape: tuple[int, int]
+) -> None:
+    like, rows = getattr(mq, name), shape[1]
+    assert like(mq.ones(1, rows).expand(shape)).stride() == (rows, 1)
+    turned = like(mq.ones(shape).t())
+    assert turned.stride() == (1, rows)
+    assert bool((turned == int(name == "ones_like")).all())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -116,3 +117,14 @@ def test_a_write_by_composition_counts_once() -> None:
     out = mq.zeros(3)
     mq.hstack([mq.ones(1), mq.ones(2)], out=out)
     assert out._version == 1
+
+
+@pytest.mark.parametrize("diagonal", [-5_000, -70, -1, 0, 3, 90])
+@pytest.mark.parametrize("shape", [(5_000, 4), (2, 3, 1_000), (90, 70)])
+def test_triangles_of_tall_and_wide_matrices_are_those_of_a_mask(
+    shape: tuple[int, ...], diagonal: int
+) -> None:
+    x = mq.arange(1, 1 + math.prod(shape)).reshape(shape)
+    column, row = mq.arange(shape[-1]), mq.arange(shape[-2])[:, None]
+    assert mq.equal(x.tril(diagonal), mq.where(column <= row + diagonal, x, 0))
+    assert mq.equal(x.triu(diagonal), mq.where(column >= row + diagonal, x, 0))

@@ -1,15 +1,20 @@
-"""Kernels that work element by element, on large arrays of 16-bit floats: some elements at a time.
+"""Kernels that work element by element, on large arrays: in the order of memory, and in blocks.
 
-Such a kernel widens its operands to single precision, and its result is rounded. Over whole arrays
-each of these steps goes through memory; blocks stay in a core's cache (`floor` of 10⁶ float16: 0.42
-to 0.2 ms). The kernel gets the operands that it would get, shorter, and so gives the same values.
+Where the result is to lie in another order than its dimensions' (channels last, transposed), the
+kernel gets its operands with dimensions in the order of memory: then loops over rows meet rows, and
+what they give is where it belongs (`sigmoid` of 10⁵ float32, channels last: 0.37 to 0.04 ms).
+
+A kernel of 16-bit floats widens its operands to single precision, and its result is rounded. Over
+whole arrays each of these steps goes through memory; blocks stay in a core's cache (`floor` of 10⁶
+float16: 0.42 to 0.2 ms). The kernel gets the operands that it would get, turned or shorter, and so
+gives the same values.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maquette.core.meta import TensorMeta
+from maquette.core.strides import contiguous_strides
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.tensor.backend import Backend, backend_for
@@ -27,6 +33,7 @@ Index = tuple[slice, ...]
 _BLOCK = 1 << 17  # elements: 512 KiB in single precision
 _LEAST = 1 << 18
 _LEAST_OF_LOOPS = 1 << 12  # for operators that a compiled loop may compute
+_TURNED = 1 << 12  # elements from which kernels go by memory
 _HALVES = frozenset({"float16", "bfloat16"})
 
 
@@ -35,13 +42,30 @@ def takes_blocks(op: OpOverload, args: Sequence[object], result: object) -> bool
     if not (op.facts.by_element or Tag.pointwise in op.tags) or result.__class__ is not TensorMeta:
         return False
     assert isinstance(result, TensorMeta)
-    least = _LEAST if op.facts.on_halves is None else _LEAST_OF_LOOPS
-    if result.is_symbolic or result.numel < least or op._opname == "clone":
+    if result.is_symbolic or result.numel < _TURNED or op._opname == "clone":
         return False
     operands = [a for a in args if isinstance(a, TensorMeta)]
-    return any(m.dtype.name in _HALVES for m in operands) and not any(
-        m.is_symbolic or m.ndim > result.ndim for m in operands
-    )
+    if any(m.is_symbolic or m.ndim > result.ndim for m in operands):
+        return False
+    return _is_turned(result) or _are_large_halves(op, operands, result)
+
+
+def _are_large_halves(
+    op: OpOverload, operands: Iterable[TensorMeta | Array], result: TensorMeta
+) -> bool:
+    least = _LEAST if op.facts.on_halves is None else _LEAST_OF_LOOPS
+    return result.numel >= least and any(m.dtype.name in _HALVES for m in operands)
+
+
+def _is_turned(meta: TensorMeta) -> bool:
+    """Whether a meta fills its memory in another order than its dimensions'."""
+    order = _order_of(meta)
+    rows = contiguous_strides(tuple([meta.shape[d] for d in order]))
+    return order != sorted(order) and [meta.strides[d] for d in order] == list(rows)
+
+
+def _order_of(meta: TensorMeta | Array) -> list[int]:
+    return sorted(range(meta.ndim), key=lambda d: -meta.strides[d])
 
 
 def computed_in_blocks(
@@ -50,9 +74,12 @@ def computed_in_blocks(
     """The result of an array kernel, laid out as ``meta`` says, from the arrays of its operands."""
     kernel, xp = op.array_kernel, backend.namespace
     assert kernel is not None
-    order = sorted(range(meta.ndim), key=lambda d: -meta.strides[d])
-    found = np.empty([meta.shape[d] for d in order], meta.dtype.numpy)
+    order = _order_of(meta)
     turned = order != list(range(meta.ndim))
+    if not _are_large_halves(op, (a for a in args if isinstance(a, np.ndarray)), meta):
+        computed = kernel(xp, *[_turned(a, order) for a in args])
+        return backend.as_array(computed).transpose(np.argsort(order))
+    found = np.empty([meta.shape[d] for d in order], meta.dtype.numpy)
     laid = found.transpose([order.index(d) for d in range(meta.ndim)]) if turned else found
     if _by_loop(op, backend, args, order, laid, found):
         return laid
@@ -96,7 +123,7 @@ def written_by_loop(op: OpOverload, xp: ModuleType, args: Sequence[object]) -> b
         return False
     if target.itemsize != 2 or target.dtype.name not in _HALVES or target.size < _LEAST_OF_LOOPS:
         return False
-    order = sorted(range(target.ndim), key=lambda d: -target.strides[d])
+    order = _order_of(target)
     found = target.transpose(order)
     others = [a for a in args[1:] if isinstance(a, np.ndarray) and a is not target]
     apart = not any(a.ndim > target.ndim or np.may_share_memory(a, target) for a in others)
@@ -104,6 +131,14 @@ def written_by_loop(op: OpOverload, xp: ModuleType, args: Sequence[object]) -> b
         return False
     laid = found if order == list(range(target.ndim)) else target
     return _by_loop(op, backend_for(xp), args, order, laid, found)
+
+
+def _turned(value: object, order: list[int]) -> object:
+    """An operand with its dimensions in another order; numbers stay."""
+    if not isinstance(value, np.ndarray) or value.ndim == 0:
+        return value
+    missing = len(order) - value.ndim
+    return value.reshape((1,) * missing + value.shape).transpose(order)
 
 
 def _laid_along(value: object, shape: tuple[int, ...], order: list[int]) -> object:

@@ -93,6 +93,9 @@ class Convolutions(Protocol):
         """The adjoint of `correlate` in its weight, of a window's shape."""
 
 
+_IMPORTING = 3e5  # microseconds that importing compiled loops takes
+
+
 class Backend:
     """The array library that holds the data of a device type.
 
@@ -122,6 +125,20 @@ class Backend:
 
     loops: ModuleType | None = None
     """Compiled loops over large arrays (`maquette.backends.loops`); None: there are none."""
+
+    _small_work = 0.0
+
+    def loops_if_worth(self, microseconds: float) -> ModuleType | None:
+        """`loops` for small arrays, whose plain path takes so long: if they are imported already,
+        or once all that asked here would have taken as long as importing.
+
+        Only where a loop gives the plain path's bits, as who asked before must not be seen.
+        """
+        self._small_work += microseconds
+        if self._small_work > _IMPORTING:
+            return self.loops
+        loops: ModuleType | None = self.__dict__.get("loops")
+        return loops
 
     array_type: type
     namespace: ModuleType

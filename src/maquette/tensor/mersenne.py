@@ -33,18 +33,20 @@ _HEAD, _TAIL = struct.Struct("<QiiQ"), struct.Struct("<3di4xf?3x")
 _WORDS = np.dtype("<u8")
 STATE_BYTES = _HEAD.size + N_WORDS * _WORDS.itemsize + _TAIL.size
 _MANY = 1 << 14  # numbers from which a compiled loop makes them
+_SOME = 256  # numbers from which it does where it is at hand
 _AHEAD = 256  # words that a serial sampler takes from the engine at a time
 
 
 class MersenneStream:
     """Random words in PyTorch's order, and uniform and normal numbers of them."""
 
-    __slots__ = ("_engine", "_fresh", "seed", "spare_double", "spare_float")
+    __slots__ = ("_engine", "_fresh", "_memory", "seed", "spare_double", "spare_float")
 
     def __init__(self, seed: int) -> None:
         from numpy.random import MT19937  # noqa: PLC0415  # a tenth of the time of `import maquette`
 
         self._engine: MT19937 = MT19937(0)
+        self._memory: npt.NDArray[np.uint32] | None = None
         self.seed = seed
         self.spare_double: float | None = None
         self.spare_float: float | None = None
@@ -91,8 +93,9 @@ class MersenneStream:
 
     def doubles(self, count: int) -> Doubles:
         """Uniform numbers in [0, 1) with 53 bits, two words each."""
-        loops = backend_for(np).loops if count >= _MANY else None
-        if loops is not None:
+        backend = backend_for(np)
+        loops = backend.loops if count >= _MANY else backend.loops_if_worth(0)
+        if loops is not None and count >= _SOME:
             looped: Doubles = loops.uniform_doubles(self, count)
             return looped
         low: Doubles = (self.double_words(count) & np.uint64((1 << 53) - 1)).astype(np.float64)
@@ -126,15 +129,37 @@ class MersenneStream:
         After the engine's words: the place of the next one at `PLACE`, the bits of the spare normal
         number at `SPARE`, at `KEPT` whether there is one.
         """
-        engine, spare = self._engine.state["state"], self.spare_double
+        memory, spare = self._engine_memory(), self.spare_double
         state = np.empty(N_WORDS + 3, np.uint64)
-        state[:N_WORDS], state[PLACE] = engine["key"], engine["pos"]
+        if memory is None:
+            engine = self._engine.state["state"]
+            state[:N_WORDS], state[PLACE] = engine["key"], engine["pos"]
+        else:
+            state[: N_WORDS + 1] = memory
         state[SPARE], state[KEPT] = np.float64(spare or 0.0).view(np.uint64), spare is not None
         before = state.copy()
         yield state
         self._fresh = self._fresh and bool((state == before).all())
-        self._place(state[:N_WORDS].astype(np.uint32), int(state[PLACE]))
+        if memory is None:
+            self._place(state[:N_WORDS].astype(np.uint32), int(state[PLACE]))
+        else:
+            memory[:] = state[: N_WORDS + 1]
         self.spare_double = float(state[SPARE].view(np.float64)) if state[KEPT] else None
+
+    def _engine_memory(self) -> npt.NDArray[np.uint32] | None:
+        """The engine's words and the place of the next one where it keeps them; None if unknown.
+
+        To read and set ``state`` goes over the words one by one: 60 us, of 70 for a few numbers.
+        """
+        if self._memory is None:
+            import ctypes  # noqa: PLC0415  # which the engine's interface is made of
+
+            where = self._engine.ctypes.state_address
+            found = np.ctypeslib.as_array((ctypes.c_uint32 * (N_WORDS + 1)).from_address(where))
+            known = self._engine.state["state"]
+            as_known = bool((found[:-1] == known["key"]).all() and found[-1] == known["pos"])
+            self._memory = found if as_known else found[:0]
+        return self._memory if self._memory.size else None
 
     # --- state -----------------------------------------------------------------------
 
@@ -163,7 +188,7 @@ class MersenneStream:
         stream = cls.__new__(cls)
         from numpy.random import MT19937  # noqa: PLC0415  # as above
 
-        stream._engine = MT19937(0)
+        stream._engine, stream._memory = MT19937(0), None
         stream.seed = seed
         stream._fresh = left == 1 and pos == 0
         stream.spare_double = spare if has_spare else None

@@ -25,7 +25,7 @@ BLOCK = 1 << 14  # elements that stay in a core's cache between the passes over 
 WIDE_ROW = 64  # elements from which a row is added at once
 
 # Elements from which a compiled loop is called: the first call imports, and may compile.
-LARGE = 1 << 14
+LARGE = 1 << 13
 LARGE_HALVES = 1 << 12  # of 16-bit floats, which NumPy takes at 2 to 5 ns each
 
 _BITS = {4: np.int32, 8: np.int64}
@@ -97,13 +97,7 @@ def loops_of_numbers(xp: ModuleType, x: Array) -> ModuleType | None:
 def rows_along(x: Array, axes: tuple[int, ...]) -> Array | None:
     """The array with the axes to reduce as its last one; None where that would take a copy."""
     kept = [axis for axis in range(x.ndim) if axis not in axes]
-    if len(axes) == x.ndim:
-        order = sorted(axes, key=lambda axis: -abs(x.strides[axis]))
-    elif kept == list(range(len(kept))):
-        order = list(range(x.ndim))
-    else:
-        return None
-    by_memory = x.transpose(order)
+    by_memory = x.transpose(kept + sorted(axes, key=lambda axis: -abs(x.strides[axis])))
     if not by_memory.flags.c_contiguous:
         return None
     return by_memory.reshape(*[x.shape[axis] for axis in kept], -1)
@@ -166,14 +160,23 @@ def taken_along(xp: ModuleType, array: Array, index: Array, axis: int) -> Array:
     if xp is np and array.dtype == np.bool_:
         bits: Array = taken_along(xp, array.view(np.uint8), index, axis).view(np.bool_)
         return bits
+    worth = array.size <= 2 * index.size or (xp is np and array.flags.c_contiguous)
+    loops = loops_of_places(xp, index.size, array) if worth else None  # which copies to rows
+    if loops is not None and _without(array.shape, axis) == _without(index.shape, axis):
+        axis %= array.ndim
+        last = axis == array.ndim - 1
+        taken: Array = (
+            loops.taken_from_rows(array, index) if last else loops.taken_across(array, index, axis)
+        )
+        return taken
     if _is_by_rows(xp, array, index, axis):
-        loops = loops_of_places(xp, index.size, array)
-        if loops is not None:
-            taken: Array = loops.taken_from_rows(array, index)
-            return taken
         return np.take(array.reshape(-1), _row_places(array.shape, index))
     found: Array = xp.take_along_axis(array, index, axis)
     return found
+
+
+def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return tuple([n for d, n in enumerate(shape) if d != axis % len(shape)])
 
 
 def _is_by_rows(xp: ModuleType, array: Array, index: Array, axis: int) -> bool:
@@ -269,18 +272,25 @@ def added_at(target: Array, index: Any, values: Any) -> None:
 
 
 def added_slices(target: Array, axis: int, places: Array, values: Array) -> bool:
-    """Add slices of 16-bit floats at positions along an axis, each sum rounded; as many as places.
+    """Add slices at positions along an axis, as many as places; of 16-bit floats each sum rounded.
 
     False where there is no loop for it: then nothing was done.
     """
-    kind, fits = target.dtype, target.flags.c_contiguous and values.dtype == target.dtype
-    if kind.itemsize != 2 or kind.kind in "iu" or not fits or values.size < LARGE_HALVES:
+    kind = target.dtype
+    if not target.flags.c_contiguous or values.dtype != kind or not places.size:
         return False
-    loops = backend_for(np).loops
+    halves = kind.itemsize == 2 and kind.kind not in "iu"
+    if halves:
+        loops = backend_for(np).loops if values.size >= LARGE_HALVES else None
+    else:
+        loops = loops_of_places(np, values.size, target)
     if loops is None or places.min() < 0 or places.max() >= target.shape[axis]:
         return False
     given = values.copy() if np.may_share_memory(target, values) else values
-    loops.add_slices_of_halves(target, axis, places, given)
+    if halves:
+        loops.add_slices_of_halves(target, axis, places, given)
+    else:
+        loops.add_slices(target, axis, places.astype(np.int64, copy=False), given)
     return True
 
 
@@ -309,10 +319,7 @@ def _add_flat_rows(target: Array, rows: Array, values: Array) -> None:
     starts = np.where(rows < 0, rows + len(target), rows)
     if added_slices(target, 0, starts, values):
         return
-    loops = loops_of_places(np, values.size, target) if rows.size else None
-    if loops is not None and starts.min() >= 0 and starts.max() < len(target):
-        loops.add_rows(target, starts, values)
-    elif target.shape[1] >= WIDE_ROW:
+    if target.shape[1] >= WIDE_ROW:
         _add_row_by_row(target, rows, values)
     else:
         at = starts[:, None] * target.shape[1] + np.arange(target.shape[1])

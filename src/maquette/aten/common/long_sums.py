@@ -20,6 +20,8 @@ Groups = list[tuple[int, bool]]
 
 BLOCK = 128  # terms of a product: what NumPy's pairwise sums add in a row
 _LEAST_BLOCK = 16  # a smaller divisor of a row's length makes too many products
+_SOON = 1 << 15  # elements that NumPy has added by when a product is prepared (8 us)
+_LONG_ROW = 64  # of its rows
 _WIDE = 256  # elements that make the call of a product worth it
 _NARROW = 8  # elements of a row that BLAS multiplies slowly (1,000 rows of 2: 1.6 to 0.3 ms)
 _ROWS = 32  # rows that are added one after another
@@ -30,6 +32,13 @@ _KEPT_ONES = 64
 
 def sums_by_products(x: Array, axes: tuple[int, ...]) -> Array | None:
     """The sums of a float array with elements over axes; None where they are not in one piece."""
+    if x.size <= _SOON and x.dtype.kind == "f" and x.flags.c_contiguous:
+        last, all_of_it = x.ndim - 1, len(axes) == x.ndim
+        if all_of_it or (axes == (last,) and x.shape[last] >= _LONG_ROW):
+            whole: Array = np.add.reduce(x.reshape(-1) if all_of_it else x, axis=-1)
+            return np.asarray(whole)
+        if axes == (0,) and last == 1 and x.shape[0] <= BLOCK:
+            return np.asarray(np.add.reduce(x, axis=0))
     order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
     by_memory = x.transpose(order)
     if not by_memory.flags.c_contiguous:

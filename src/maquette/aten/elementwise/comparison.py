@@ -11,6 +11,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.formula_helpers import plus, times
+from maquette.aten.common.large_arrays import SMALL
 from maquette.aten.common.narrow_floats import converted
 from maquette.aten.common.operators import aten
 from maquette.aten.common.type_promotion import promoted
@@ -301,8 +302,11 @@ def equal_shape(self: TensorMeta, other: TensorMeta) -> bool:
 def equal_kernel(xp: ModuleType, self: Array, other: Array) -> bool:
     if self.shape != other.shape:
         return False
+    if self is other and self.dtype.kind in "biu":  # of floats NaN is not equal to itself
+        return True
     a, b = (self, other) if self.dtype == other.dtype else promoted(xp, self, other)
-    if xp is np and a.dtype.kind in "biu" and a.strides == b.strides:
-        if a.ctypes.data == b.ctypes.data:  # one memory; of floats NaN is not equal to itself
-            return True
+    if xp is np and a.size > SMALL:  # what differs mostly does so at once
+        first = (0,) * (a.ndim - 1) + (slice(0, SMALL),)
+        if not np.equal(a[first], b[first]).all():
+            return False
     return bool(xp.all(xp.equal(a, b)))

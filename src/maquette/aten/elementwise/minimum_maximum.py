@@ -5,9 +5,12 @@ NaN wins in `maximum` and `clamp`, and loses in `fmax`. Extrema along a dimensio
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from types import ModuleType
+
+import numpy as np
 
 from maquette.aten.common.formula_helpers import over, zero_for
 from maquette.aten.common.half_steps import between, of_arrays
@@ -153,6 +156,14 @@ def check_clampable(kind: dtype) -> None:
 def clamp_kernel(
     xp: ModuleType, self: Array, low: Array | Number | None, high: Array | Number | None
 ) -> Array:
+    if xp is np and self.dtype.char in "fd":
+        if isinstance(low, float | int | None) and isinstance(high, float | int | None):
+            ends = (
+                -math.inf if low is None else float(low),
+                math.inf if high is None else float(high),
+            )
+            if ends[0] <= ends[1]:
+                return np.clip(self, *ends)
     bounds = [bound for bound in (low, high) if bound is not None]
     x, *cast = promoted(xp, self, *bounds)
     least, most = None if low is None else cast[0], None if high is None else cast[-1]

@@ -99,6 +99,8 @@ def unary(
     op.shape(_named(shape, name, "shape"))
     op.kernel(_named(kernel, name, "kernel"))
     op.cost(elementwise_cost(flops))
+    if not tags:  # which would say it
+        op.facts.by_element = True
     return op
 
 
@@ -149,6 +151,8 @@ def binary(
     op.shape(_named(shape, name, "shape"))
     op.kernel(_named(kernel, name, "kernel"))
     op.cost(elementwise_cost(flops))
+    if not tags:  # which would say it
+        op.facts.by_element = True
     return op
 
 
@@ -173,7 +177,6 @@ def backward(
     """
     arguments = f"Tensor {grad}, Tensor {saved}{more}"
     page = binary(name, kernel, takes=takes, arguments=arguments, tags=tags, variants=())
-    page.facts.by_element = True
     return page
 
 

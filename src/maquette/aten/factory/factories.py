@@ -28,7 +28,14 @@ from maquette.aten.view.copies import filled, write
 from maquette.core.determinism import Determinism, left_unset
 from maquette.core.device import canonical
 from maquette.core.device import device as Device
-from maquette.core.dtype import complex32, complex64, float64, get_default_dtype, number_dtype
+from maquette.core.dtype import (
+    complex32,
+    complex64,
+    float64,
+    from_numpy_dtype,
+    get_default_dtype,
+    number_dtype,
+)
 from maquette.core.dtype import dtype as DType
 from maquette.core.errors import check
 from maquette.core.fitting import check_fits, computing_type
@@ -292,15 +299,32 @@ def like_meta(
     return self.like(dtype, where, memory_format or preserve_format)
 
 
+def _laid_like(name: str) -> Callable[[ModuleType, Array, np.dtype[Any]], Array]:
+    """The kernel of ``zeros_like`` or ``ones_like``: in the array's order, where it has one."""
+
+    def kernel(xp: ModuleType, self: Array, kind: np.dtype[Any]) -> Array:
+        if _is_expanded(xp, self):
+            plain: Array = getattr(xp, name)(self.shape, kind)
+            return plain
+        return like_filled(xp, self, int(name == "ones"), kind)
+
+    return kernel
+
+
+def _is_expanded(xp: ModuleType, array: Array) -> bool:
+    """Whether dimensions share elements: then NumPy would make another order than PyTorch."""
+    return xp is np and 0 in array.strides
+
+
 empty_like = _like("empty_like", lambda xp, self, kind: left_unset(xp.empty_like(self, kind)))
 empty_like.describe(
     "A new tensor of the size, and by default the dtype, layout and device of `self`, not filled."
 )
 empty_like.batching(same_shape)
-zeros_like = _like("zeros_like", lambda xp, self, kind: like_filled(xp, self, 0, kind))
+zeros_like = _like("zeros_like", _laid_like("zeros"))
 zeros_like.describe("A new tensor of zeros like `self`.")
 zeros_like.batching(same_shape)
-ones_like = _like("ones_like", lambda xp, self, kind: like_filled(xp, self, 1, kind))
+ones_like = _like("ones_like", _laid_like("ones"))
 ones_like.describe("A new tensor of ones like `self`.")
 ones_like.batching(same_shape)
 
@@ -332,7 +356,11 @@ def full_like_shape(
 def full_like_kernel(
     xp: ModuleType, self: Array, fill_value: Number, dtype: DType | None, *options: object
 ) -> Array:
-    return filled(xp, self.shape, self.dtype if dtype is None else dtype.numpy, fill_value)
+    kind = self.dtype if dtype is None else dtype.numpy
+    if xp is not np or _is_expanded(xp, self):
+        return filled(xp, self.shape, kind, fill_value)
+    value = result_dtype(fill_value, from_numpy_dtype(kind))
+    return like_filled(xp, self, value, kind)
 
 
 full_like.batching(same_shape)

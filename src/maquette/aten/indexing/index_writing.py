@@ -88,7 +88,7 @@ def _written(
 
     @plain.kernel
     def plain_kernel(xp: ModuleType, self: Array, *params: object) -> Array:
-        made: Array = xp.array(self, copy=True)
+        made: Array = np.array(self, order="C") if xp is np and dense else xp.array(self, copy=True)
         return write(xp, made, *params)
 
     @inplace.shape

@@ -131,10 +131,15 @@ def combined_along(
         target, given = target.view(np.int16), given.view(np.int16)
     loops = loops_of_places(xp, where.size, target, given)
     rest = [(n, m) for d, (n, m) in enumerate(zip(target.shape, where.shape)) if d != axis]
-    if loops is None or not target.flags.c_contiguous or any(n != m for n, m in rest):
+    if loops is None or any(n != m for n, m in rest):
         return False
     values = given.copy() if np.may_share_memory(target, given) else given
-    loops.combine_along(target, axis, where, values, how)
+    if target.flags.c_contiguous:
+        loops.combine_along(target, axis, where, values, how)
+    else:
+        work = np.ascontiguousarray(target)
+        loops.combine_along(work, axis, where, values, how)
+        target[...] = work
     return True
 
 

@@ -61,8 +61,11 @@ def triangle_of(self: Array, diagonal: int = 0, *, lower: bool) -> Array:
     """
     rows, columns = self.shape[-2:]
     part = np.zeros(self.shape, self.dtype)
-    for start in range(0, rows, _ROWS):
-        stop = min(start + _ROWS, rows)
+    top, end = (min(max(n - diagonal, 0), rows) for n in (0, columns))  # of the diagonal
+    full = np.s_[..., end:, :] if lower else np.s_[..., :top, :]
+    part[full] = self[full]
+    for start in range(top, end, _ROWS):
+        stop = min(start + _ROWS, end)
         first = min(max(start + diagonal + lower, 0), columns)
         last = min(max(stop + diagonal - (not lower), 0), columns)
         whole = np.s_[..., start:stop, :first] if lower else np.s_[..., start:stop, last:]

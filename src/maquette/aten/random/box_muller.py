@@ -63,16 +63,22 @@ def normal_blocks_double(stream: MersenneStream, count: int, mean: float, std: f
 def _single_blocks(drawn: Single, tail: Single, mean: float, std: float) -> Single:
     whole = len(drawn) - len(drawn) % BLOCK
     blocks = drawn[:whole].reshape(-1, BLOCK)
-    loops = backend_for(np).loops if len(drawn) >= SMALL else None
+    backend = backend_for(np)
+    loops = backend.loops if drawn.size >= SMALL else backend.loops_if_worth(100)
     if loops is not None:
-        loops.normal_blocks(blocks)
-        blocks[...] = _scaled(blocks, mean, std)
-        blocks = blocks[:0]
-    for start in range(0, len(blocks), _AT_ONCE):
-        part = blocks[start : start + _AT_ONCE]
+        for part in (blocks, tail.reshape(-1, BLOCK)):
+            loops.normal_blocks(part)
+            part[...] = _scaled(part, mean, std)
+        if tail.size:
+            drawn[-BLOCK:] = tail
+        return drawn
+    every = np.concatenate([blocks, tail.reshape(-1, BLOCK)]) if tail.size else blocks
+    for start in range(0, len(every), _AT_ONCE):
+        part = every[start : start + _AT_ONCE]
         part[...] = _single_block(part, mean, std)
     if tail.size:
-        drawn[-BLOCK:] = _single_block(tail.reshape(1, BLOCK), mean, std)[0]
+        blocks[...] = every[:-1]
+        drawn[-BLOCK:] = every[-1]
     return drawn
 
 

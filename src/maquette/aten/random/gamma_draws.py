@@ -25,10 +25,12 @@ from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
+from maquette.tensor.backend import backend_for
 from maquette.tensor.generator import stream_of
 from maquette.tensor.tensor import Tensor
 
 _SEEDED = [Tag.nondeterministic_seeded]
+_SMALL_LOOP = 1 << 10  # elements from which a loop is called; the plain path takes 4 us for each
 _STEP = 1e-3  # relative; the differences are of fourth order
 _LARGE_SHAPE = 100.0  # from which the series has hundreds of terms
 _ROUND = 8  # terms between two looks at what is left
@@ -87,14 +89,30 @@ def standard_gamma_grad_shape(self: TensorMeta, output: TensorMeta) -> TensorMet
 @_standard_gamma_grad.kernel
 @on_host
 def standard_gamma_grad_kernel(xp: ModuleType, self: Array, output: Array) -> Array:
-    a, x = _double(self).reshape(-1), _double(output).reshape(-1)
+    loops = backend_for(np).loops if self.size >= _SMALL_LOOP else None
+    if loops is None:
+        return _gamma_slopes(self, output)
+    moved: Array = loops.gamma_slopes(self, output)
+    return _mended(moved, _gamma_slopes, self, output)
+
+
+def _mended(moved: Array, plain: Callable[..., Array], *operands: Array) -> Array:
+    """What a loop left out as NaN, from the plain path."""
+    left = np.isnan(moved)
+    if left.any():
+        moved[left] = plain(*[operand[left] for operand in operands])
+    return moved
+
+
+def _gamma_slopes(shapes: Array, drawn: Array) -> Array:
+    a, x = _double(shapes).reshape(-1), _double(drawn).reshape(-1)
     found = np.empty(a.shape)
     short = (x > 0) & (a <= _LARGE_SHAPE) & (x <= a + 6 * np.sqrt(a) + 8)
     found[~short] = _by_differences(a[~short], x[~short])
-    near, drawn = a[short], x[short]
+    near, at = a[short], x[short]
     parts = [slice(i, i + BLOCK) for i in range(0, near.size, BLOCK)]
-    found[short] = np.concatenate([near[:0], *[_by_series(near[p], drawn[p]) for p in parts]])
-    return found.reshape(self.shape)
+    found[short] = np.concatenate([near[:0], *[_by_series(near[p], at[p]) for p in parts]])
+    return found.reshape(shapes.shape)
 
 
 def _by_series(a: Array, x: Array) -> Array:
@@ -171,7 +189,16 @@ def dirichlet_grad_shape(x: TensorMeta, alpha: TensorMeta, total: TensorMeta) ->
 @_dirichlet_grad.kernel
 @on_host
 def dirichlet_grad_kernel(xp: ModuleType, x: Array, alpha: Array, total: Array) -> Array:
-    x, a, every = (t.reshape(-1) for t in np.broadcast_arrays(*map(_double, (x, alpha, total))))
+    given = np.broadcast_arrays(x, alpha, total)
+    loops = backend_for(np).loops if alpha.size >= _SMALL_LOOP else None
+    if loops is None:
+        return _beta_slopes(*given)
+    moved: Array = loops.beta_slopes(*given)
+    return _mended(moved, _beta_slopes, *given)
+
+
+def _beta_slopes(share: Array, alpha: Array, total: Array) -> Array:
+    x, a, every = (_double(t).reshape(-1) for t in (share, alpha, total))
     b = every - a
     found = np.full(a.shape, np.nan)
     short = np.flatnonzero((x > 0) & (x < 1) & (a > 0) & (b > 0) & (every <= _LARGE_SHAPE))

@@ -115,7 +115,10 @@ def fill_factory(page: OperatorPage, name: str, trailing: int, checks: Check, dr
         assert isinstance(size, tuple)
         stream = stream_of(params[-5] if trailing == 5 else None)  # type: ignore[arg-type]  # by the schema
         made = np.empty(size, kind.numpy)
-        write_drawn(xp, made, draw(stream, made, *before))
+        drawn = draw(stream, made, *before)
+        if drawn.shape == size and drawn.dtype == made.dtype:
+            return drawn
+        write_drawn(xp, made, drawn)
         return made
 
 

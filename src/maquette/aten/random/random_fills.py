@@ -58,6 +58,9 @@ def write_drawn(xp: ModuleType, target: Array, values: Array) -> None:
     kind = from_numpy_dtype(target.dtype)
     if values.dtype != target.dtype:
         values = cast(xp, np.asarray(values), kind)
+    if target.flags.c_contiguous:
+        target.reshape(-1)[...] = values
+        return
     laid = in_memory_order(target)
     laid[...] = values.reshape(laid.shape)
 

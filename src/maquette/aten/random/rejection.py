@@ -44,8 +44,10 @@ def normal(draws: SerialDraws) -> float:
 
 
 def _loops(parameters: Array) -> ModuleType | None:
-    """The compiled samplers for an array of parameters that is not small."""
-    return backend_for(np).loops if parameters.size >= _MANY else None
+    """The compiled samplers, imported for an array of parameters that is not small."""
+    backend = backend_for(np)
+    size = parameters.size
+    return backend.loops if size >= _MANY else backend.loops_if_worth(80 + 2 * size)
 
 
 def _drawn(loop: Callable[..., None], stream: MersenneStream, *parameters: Array) -> Array:

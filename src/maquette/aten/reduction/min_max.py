@@ -18,10 +18,13 @@ from maquette.aten.common.axes import (
     check_reducible,
     dims_of,
     reduced,
+    reduced_shape,
 )
 from maquette.aten.common.batching_forms import along, over_all, rank_of, to_front
 from maquette.aten.common.fresh_writes import into_fresh
+from maquette.aten.common.large_arrays import taken_along
 from maquette.aten.common.operators import aten
+from maquette.aten.common.short_lines import first_extreme, folded
 from maquette.aten.reduction.sums import CORE, REDUCTION, reduction_cost
 from maquette.core.dtype import bool_, int64
 from maquette.core.errors import check, check_not_implemented
@@ -50,6 +53,9 @@ def extreme_of(
 ) -> Array:
     """The largest ("maximum") or smallest ("minimum") elements; NaN wins."""
     x = wide(self)
+    by_halves = folded(xp, name, x, axes)
+    if by_halves is not None:
+        return by_halves.reshape(reduced_shape(x.shape, axes, keepdim))
     extreme = x.max if name == "maximum" else x.min
     result: Array = extreme(axis=axes, keepdims=keepdim)
     return result
@@ -184,6 +190,9 @@ def position_of_extreme(xp: ModuleType, self: Array, axis: int | None, name: str
     x = wide(self)
     if x.dtype.kind == "b":
         x = x.view(xp.uint8)
+    first = None if axis is None else first_extreme(xp, x, axis, largest=name == "argmax")
+    if first is not None:
+        return first
     result: Array = getattr(xp, name)(x, axis=axis)
     return result
 
@@ -211,7 +220,7 @@ def _extreme_along(name: str, search: str, outs: str) -> OperatorPage:
         if not self.ndim:
             return self.copy(), xp.zeros((), xp.int64)
         where = xp.expand_dims(position_of_extreme(xp, self, dim, search), dim)
-        values = xp.take_along_axis(self, where, dim)
+        values = taken_along(xp, self, where, dim)
         return (values, where) if keepdim else (values.squeeze(dim), where.squeeze(dim))
 
     def grad_of(

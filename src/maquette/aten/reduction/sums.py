@@ -30,6 +30,7 @@ from maquette.aten.common.batching_forms import along, over_all
 from maquette.aten.common.large_arrays import loops_of_inexact, rows_along
 from maquette.aten.common.narrow_floats import converted
 from maquette.aten.common.operators import aten
+from maquette.aten.common.short_lines import folded
 from maquette.aten.common.type_promotion import F32, F64
 from maquette.core.dtype import bool_, dtype, from_numpy_dtype, int64, uint8
 from maquette.core.errors import check
@@ -284,15 +285,21 @@ def prod_dim_shape(self: TensorMeta, dim: int, keepdim: bool, dtype: dtype | Non
 def _prod_array(xp: ModuleType, self: Array, dim: Dims, keepdim: bool, kind: dtype | None) -> Array:
     x = wide(cast(self, kind))
     loops = loops_of_inexact(xp, x)
-    rows = None if loops is None else rows_along(x, axes_of(dim, x.ndim))
+    axes = axes_of(dim, x.ndim)
+    rows = None if loops is None else rows_along(x, axes)
+    if loops is not None and rows is None and _ends_with(x, axes):
+        rows = rows_along(np.array(x, order="C"), axes)
     if loops is not None and rows is not None:
         products: Array = loops.row_products(rows)
-        return products.reshape(reduced_shape(x.shape, axes_of(dim, x.ndim), keepdim))
+        return products.reshape(reduced_shape(x.shape, axes, keepdim))
     kind_of_sum = xp.int64 if x.dtype.kind in "biu" else accumulator(x.dtype)
-    result: Array = xp.multiply.reduce(
-        x, axis=axes_of(dim, x.ndim), dtype=kind_of_sum, keepdims=keepdim
-    )
+    result: Array = xp.multiply.reduce(x, axis=axes, dtype=kind_of_sum, keepdims=keepdim)
     return result
+
+
+def _ends_with(x: Array, axes: tuple[int, ...]) -> bool:
+    """Whether the axes are the last ones, so that a copy in order has them as rows."""
+    return sorted(axes) == list(range(x.ndim - len(axes), x.ndim))
 
 
 @prod_all.kernel
@@ -386,7 +393,11 @@ def _truth(name: str) -> list[OperatorPage]:
     )
 
     def truth(xp: ModuleType, self: Array, axes: tuple[int, ...], keepdim: bool) -> Array:
-        result: Array = getattr(self != 0, name)(axis=axes, keepdims=keepdim)
+        holds = self if self.dtype == np.bool_ else self != 0
+        by_halves = folded(xp, f"logical_{'or' if name == 'any' else 'and'}", holds, axes)
+        if by_halves is not None:
+            return by_halves.reshape(reduced_shape(self.shape, axes, keepdim))
+        result: Array = getattr(holds, name)(axis=axes, keepdims=keepdim)
         return result
 
     def truth_dtype(self: TensorMeta) -> dtype:

@@ -71,7 +71,7 @@ from maquette.backends.loops.pieces import (
     threshold,
 )
 from maquette.backends.loops.positions import (
-    add_rows,
+    add_slices,
     add_to_rows,
     bag_maxima,
     bag_sums,
@@ -80,6 +80,7 @@ from maquette.backends.loops.positions import (
     reversed_rows,
     running_extreme,
     swapped_in_turn,
+    taken_across,
     taken_from_rows,
     triangle_places,
 )
@@ -93,8 +94,10 @@ from maquette.backends.loops.remainders import (
     remainder,
 )
 from maquette.backends.loops.samplers import (
+    beta_slopes,
     binomial_counts,
     gamma_numbers,
+    gamma_slopes,
     poisson_counts,
     uniform_doubles,
 )
@@ -171,6 +174,8 @@ __all__ = [
     "without_repeats",
     "combine_along",
     "combine_rows",
+    "beta_slopes",
+    "gamma_slopes",
     "best_places",
     "stable_order",
     "angle",
@@ -194,7 +199,7 @@ __all__ = [
     "softshrink",
     "threshold",
     "adam_step",
-    "add_rows",
+    "add_slices",
     "add_slices_of_halves",
     "add_to_rows",
     "add_windows",
@@ -248,6 +253,7 @@ __all__ = [
     "softmax_gradients",
     "softmax_rows",
     "swapped_in_turn",
+    "taken_across",
     "taken_from_rows",
     "tabulated",
     "triangle_places",

@@ -5,6 +5,7 @@ All give the plain path's bits: sums are taken in the order in which the values 
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,29 @@ def _take(rows: Array, index: Array, out: Array) -> None:
 def taken_from_rows(array: Array, index: Array) -> Array:
     """``array[..., index]`` row by row; positions from 0, all of them within the rows."""
     out = np.empty(index.shape, array.dtype)
-    width = index.shape[-1]
-    _take(array.reshape(-1, array.shape[-1]), index.reshape(-1, width), out.reshape(-1, width))
+    width, rows = index.shape[-1], np.ascontiguousarray(array).reshape(-1, array.shape[-1])
+    _take(rows, np.ascontiguousarray(index).reshape(-1, width), out.reshape(-1, width))
+    return out
+
+
+@compiled
+def _take_across(lines: Array, index: Array, out: Array) -> None:
+    for o in range(index.shape[0]):
+        for s in range(index.shape[1]):
+            for i in range(index.shape[2]):
+                out[o, s, i] = lines[o, index[o, s, i], i]
+
+
+def taken_across(array: Array, index: Array, axis: int) -> Array:
+    """``take_along_axis`` of positions from 0, all of them within; else of the array's sizes."""
+    out = np.empty(index.shape, array.dtype)
+    outer, inner = prod(array.shape[:axis]), prod(array.shape[axis + 1 :])
+    lines = (outer, index.shape[axis], inner)
+    _take_across(
+        np.ascontiguousarray(array).reshape(outer, array.shape[axis], inner),
+        np.ascontiguousarray(index).reshape(lines),
+        out.reshape(lines),
+    )
     return out
 
 
@@ -74,14 +96,29 @@ def _added(row: Array, values: Array) -> None:
 
 
 @compiled
-def _add_rows(target: Array, rows: Array, values: Array) -> None:
-    for i in range(rows.size):
-        _added(target[rows[i]], values[i])
+def _add_slices(target: Array, places: Array, values: Array) -> None:
+    for o in range(values.shape[0]):
+        for k in range(places.size):
+            _added(target[o, places[k]], values[o, k])
 
 
-def add_rows(target: Array, rows: Array, values: Array) -> None:
-    """Add rows of values to rows of a row-major matrix; positions from 0, all within it."""
-    _add_rows(target, rows, values)
+@compiled
+def _add_columns(target: Array, places: Array, values: Array) -> None:
+    for o in range(values.shape[0]):
+        for k in range(places.size):
+            target[o, places[k]] += values[o, k]
+
+
+def add_slices(target: Array, axis: int, places: Array, values: Array) -> None:
+    """Add slices of values to slices along an axis of a row-major target; all within it."""
+    outer, inner = prod(target.shape[:axis]), prod(target.shape[axis + 1 :])
+    added, size = np.ascontiguousarray(values), target.shape[axis]
+    if inner == 1:
+        _add_columns(target.reshape(outer, size), places, added.reshape(outer, -1))
+    else:
+        _add_slices(
+            target.reshape(outer, size, inner), places, added.reshape(outer, places.size, inner)
+        )
 
 
 # --- bags of rows ----------------------------------------------------------------------------

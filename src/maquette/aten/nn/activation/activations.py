@@ -365,6 +365,7 @@ def prelu_kernel(xp: ModuleType, self: Array, weight: Array) -> Array:
 
 
 _prelu_kernel.cost(elementwise_cost(1))
+_prelu_kernel.facts.by_element = True
 
 
 @_prelu_kernel.derivative("self", "weight")

@@ -72,6 +72,7 @@ elu_backward: OperatorPage = define(
     "aten::elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, "
     "bool is_result, Tensor self_or_result) -> Tensor"
 )
+elu_backward.facts.by_element = True
 
 
 @elu_backward.shape
