@@ -59,7 +59,7 @@ def write_drawn(xp: ModuleType, target: Array, values: Array) -> None:
     if values.dtype != target.dtype:
         values = cast(xp, np.asarray(values), kind)
     if target.flags.c_contiguous:
-        target.reshape(-1)[...] = values
+        target.reshape(-1)[...] = values.reshape(-1)
         return
     laid = in_memory_order(target)
     laid[...] = values.reshape(laid.shape)
