@@ -308,6 +308,16 @@ def mark_captured(made: object) -> None:
             t._captured = True
 
 
+def written_by_its_operator(view: Tensor) -> Tensor:
+    """A view that an operator made of an argument to mutate it, as statistics are.
+
+    The function under a transform may call such an operator on what it captured.
+    """
+    if isinstance(view, Wrapper):
+        view._captured = False
+    return view
+
+
 def raise_escaped() -> NoReturn:
     """The error of a batched tensor that is used after its vmap has ended."""
     raise RuntimeError(

@@ -11,6 +11,7 @@ from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.wrappers import written_by_its_operator
 
 Grad = Tensor | None
 
@@ -119,5 +120,6 @@ def instance_norm_composite(
     if use_input_stats:
         for running, moved in ((running_mean, mean), (running_var, var)):
             if running is not None and moved is not None:
-                running.alias().copy_(moved.view((images, channels)).mean((0,), False))
+                target = written_by_its_operator(running.alias())
+                target.copy_(moved.view((images, channels)).mean((0,), False))
     return out.view(input.meta.shape)
