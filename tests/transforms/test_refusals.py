@@ -225,13 +225,14 @@ def test_views_of_what_a_function_made_or_got_are_written() -> None:
     assert mq.func.jvp(function, (mq.ones(()),), (mq.ones(()),))[1].item() == 4
 
 
-@pytest.mark.parametrize("transform", ["grad", "jvp"])
+@pytest.mark.parametrize("transform", ["grad", "jvp", "nested"])
 def test_instance_norm_moves_statistics_that_a_function_captured(transform: str) -> None:
     x, mean, var = mq.rand(2, 3, 4), mq.zeros(3), mq.ones(3)
 
     def norm(x: mq.Tensor) -> mq.Tensor:
         return mq.nn.functional.instance_norm(x, mean, var, use_input_stats=True).square().sum()
 
-    made = mq.func.grad(norm)(x) if transform == "grad" else mq.func.jvp(norm, (x,), (x,))[1]
+    along = norm if transform == "jvp" else mq.func.grad(norm)
+    made = along(x) if transform == "grad" else mq.func.jvp(along, (x,), (x,))[1]
     assert made.isfinite().all()
     assert mq.allclose(mean, x.mean((0, 2)) / 10)

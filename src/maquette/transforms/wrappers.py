@@ -313,8 +313,10 @@ def written_by_its_operator(view: Tensor) -> Tensor:
 
     The function under a transform may call such an operator on what it captured.
     """
-    if isinstance(view, Wrapper):
-        view._captured = False
+    part: object = view
+    while isinstance(part, Wrapper):  # on each of the nested levels
+        part._captured = False
+        part = part._value
     return view
 
 
