@@ -572,3 +572,10 @@ def test_rows_of_values_at_one_place_are_summed() -> None:
     t = mq.sparse_coo_tensor(rows, mq.arange(10.0).reshape(5, 2), (80_000, 2)).coalesce()
     assert t.indices().tolist() == [[1, 3, 70_000]]
     assert t.values().tolist() == [[8, 10], [8, 9], [4, 6]]
+
+
+def test_products_of_rows_refuse_offsets_that_decrease() -> None:
+    offsets, columns = mq.tensor([0, 3, 1, 2]), mq.tensor([0, 1])
+    broken = mq.sparse_csr_tensor(offsets, columns, mq.ones(2), (3, 2), check_invariants=False)
+    with pytest.raises(RuntimeError, match="crow_indices must not decrease"):
+        broken @ mq.ones(2, 2)

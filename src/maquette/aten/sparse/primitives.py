@@ -333,6 +333,37 @@ def _check_within(indices: Array, size: Sizes) -> None:
         )
 
 
+csr_product = define(
+    "maquette::csr_product(Tensor offsets, Tensor columns, Tensor values, SymInt[] size, "
+    "Tensor right) -> Tensor"
+)
+
+
+@csr_product.shape
+def csr_product_shape(
+    offsets: TensorMeta, columns: TensorMeta, values: TensorMeta, size: Sizes, right: TensorMeta
+) -> TensorMeta:
+    return coo_product_shape(columns, values, size, right)
+
+
+@csr_product.kernel
+@on_host
+def csr_product_kernel(
+    xp: ModuleType, offsets: Array, columns: Array, values: Array, size: Sizes, right: Array
+) -> Array:
+    """`coo_product` of a matrix whose rows begin at offsets."""
+    from scipy import sparse
+
+    _check_within(columns[None], size[1:])
+    check_data(
+        offsets[0] == 0 and offsets[-1] == columns.size and bool((np.diff(offsets) >= 0).all()),
+        lambda: "crow_indices must not decrease, and run from 0 to the number of elements",
+    )
+    parts = (wide(values), columns, offsets)
+    matrix = sparse.csr_matrix(parts, shape=(int(size[0]), int(size[1])))
+    return np.asarray(matrix @ wide(right)).astype(values.dtype, copy=False)
+
+
 coo_coo_product = define(
     "maquette::coo_coo_product(Tensor indices, Tensor values, SymInt[] size, Tensor other_indices, "
     "Tensor other_values, SymInt[] other_size) -> (Tensor, Tensor)"

@@ -12,7 +12,7 @@ from maquette.aten.sparse.forms import (
     places_of,
 )
 from maquette.aten.sparse.parts import sparse_values_at, sparse_with_values
-from maquette.aten.sparse.primitives import coo_coo_product, coo_product
+from maquette.aten.sparse.primitives import coo_coo_product, coo_product, csr_product
 from maquette.core.errors import check
 from maquette.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from maquette.library.page import Variant, define
@@ -66,6 +66,9 @@ def product(left: Tensor, right: Tensor) -> Tensor:
         turned: Tensor = product(right.t(), left.t()).t()
         return turned if right.meta.layout is sparse_coo else turned.contiguous()
     if right.meta.layout is strided:
+        if left.meta.layout is sparse_csr and compressed_parts(left).values.meta.ndim == 1:
+            by_rows: Tensor = csr_product(*compressed_parts(left), left.meta.shape, right)
+            return by_rows
         indices, values = _triple(left)
         dense: Tensor = coo_product(indices, values, left.meta.shape, right)
         return dense
