@@ -254,3 +254,11 @@ def test_the_second_gradient_by_the_input_is_zero(name: str, options: tuple[obje
     (grad,) = mq.autograd.grad(pooled.sum(), x, create_graph=True)
     (second,) = mq.autograd.grad(grad.square().sum(), x)
     assert second.count_nonzero() == 0
+
+
+@pytest.mark.parametrize(("output", "what"), [((9, 3), "height"), ((3, 9), "width")])
+def test_a_fractional_pool_names_the_dimension_that_is_too_small(
+    output: tuple[int, int], what: str
+) -> None:
+    with pytest.raises(RuntimeError, match=f"too large relative to input {what} 7"):
+        mq.nn.functional.fractional_max_pool2d(mq.rand(1, 2, 7, 7), 2, output_size=output)

@@ -46,13 +46,14 @@ def _check_fractional(
     check_kind(name, self, self.dtype.is_floating_point)
     sizes = list(zip(self.shape[-dims:], kernel, output_size))
     spare = 1 if dims == 3 else 0  # PyTorch asks a volume for one place more
-    check(
-        all(expect_true(out + k - 1 + spare <= n) for n, k, out in sizes),
-        lambda: (
-            f"{name}(): pool size {list(kernel)} too large relative to input size "
-            f"{list(self.shape[-dims:])} for output size {list(output_size)}"
-        ),
-    )
+    for what, (n, k, out) in zip(("time", "height", "width")[-dims:], sizes):
+        check(
+            expect_true(out + k - 1 + spare <= n),
+            lambda what=what, n=n, k=k, out=out: (
+                f"{name}(): pool {what} {k} too large relative to input {what} {n} for output "
+                f"{what} {out}"
+            ),
+        )
 
 
 def _starts(xp: ModuleType, samples: Array, size: int, out: int, kernel: int) -> Array:
