@@ -306,3 +306,14 @@ def test_added_slices_of_halves_are_rounded_each_and_scattered_ones_once(
     assert x.index_put((rows,), ones, accumulate=True)[0].eq(most).all()
     whole = torch.tensor(2500, dtype=kind)
     assert x.scatter_add(0, rows[:, None].expand_as(ones), ones)[0].eq(whole).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "reduce"), [(mq.complex64, "amax"), (mq.complex64, "amin"), (mq.bool, "mean")]
+)
+def test_what_has_no_order_or_no_mean_is_not_reduced(kind: mq.dtype, reduce: str) -> None:
+    x, index = mq.ones(3, dtype=kind), mq.tensor([0, 1, 0])
+    with pytest.raises(NotImplementedError, match=f'cpu_reduce_{reduce}" not implemented for'):
+        mq.scatter_reduce(x, 0, index, x, reduce)
+    with pytest.raises(NotImplementedError, match='"index_func_" not implemented for'):
+        mq.index_reduce(x, 0, index, x, reduce)

@@ -48,7 +48,7 @@ from maquette.aten.indexing.scattering import (
 )
 from maquette.core.broadcast import broadcast_shapes, wrap_dim
 from maquette.core.dtype import bool_, from_numpy_dtype, int32, int64
-from maquette.core.errors import check, check_data, check_index, of_data
+from maquette.core.errors import check, check_data, check_index, check_not_implemented, of_data
 from maquette.core.fitting import check_fits
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import expect_true, is_true
@@ -427,6 +427,10 @@ def _check_reduce(
         ),
     )
     axis = _check_index("index_reduce", self, dim, index)
+    check_not_implemented(
+        self.dtype is not bool_ and not self.dtype.is_complex,
+        lambda: f"\"index_func_\" not implemented for '{self.dtype.scalar_name}'",
+    )
     _check_has_dim("index_reduce_", axis, source)
     _check_source("index_reduce", self, axis, index, source)
 

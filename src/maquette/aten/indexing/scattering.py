@@ -24,8 +24,8 @@ from maquette.aten.common.tensor_options import Number, result_dtype
 from maquette.aten.indexing.gathering import check_positions, in_range, sized
 from maquette.aten.reduction.linear_recurrence import products_before
 from maquette.core.broadcast import wrap_dim
-from maquette.core.dtype import bool_, from_numpy_dtype
-from maquette.core.errors import check
+from maquette.core.dtype import bool_, dtype, from_numpy_dtype
+from maquette.core.errors import check, check_not_implemented
 from maquette.core.fitting import check_fits
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import expect_true, is_true
@@ -263,6 +263,18 @@ def _check_reduction(reduce: str | None, allowed: tuple[str, ...]) -> None:
 # --- pages ---------------------------------------------------------------------------
 
 
+def _check_reduced_type(reduce: str | None, kind: dtype) -> None:
+    """Complex numbers have no order, and a mean of bools is no bool."""
+    unordered = kind.is_complex and reduce in ("amax", "amin")
+    check_not_implemented(
+        not unordered and not (kind is bool_ and reduce == "mean"),
+        lambda: (
+            f'"scatter_gather_tensor_cpu_reduce_{reduce}" not implemented for '
+            f"'{kind.scalar_name}'"
+        ),
+    )
+
+
 def _family(
     name: str,
     overload: str,
@@ -298,6 +310,7 @@ def _family(
         reduce = rest[0] if rest else fixed
         assert reduce is None or isinstance(reduce, str)
         _check_reduction(reduce, allowed if rest else (*allowed, "sum"))
+        _check_reduced_type(reduce, self.dtype)
         check_scattered(label, self, dim, index, src)
 
     def written(
