@@ -1,16 +1,22 @@
 """Make ill-formed neighbours of PyTorch's recorded calls on PyTorch and on maquette.
 
-    python tools/mutated_calls.py [PATTERN ...] [--calls N] [--seed N] [--show N] [--log FILE]
+    python tools/mutated_calls.py [PATTERN ...] [--well-formed] [--calls N] [--seed N] [--show N]
+                                  [--log FILE]
 
 Needs PyTorch beside maquette: the environment of `make peer`. Each recorded call is changed in one
 thing at a time (`tests/fake/mutations.py`: shapes, dtypes, overlaps, numbers, arguments left out)
 and made on both. Both must refuse it, with exceptions of one class, or give results of one dtype,
-shape and layout in memory, and equal values. What differs is counted by kind, with the first few
-of each; `--log` keeps all. PyTorch's process dies of some calls: a process of its own makes them,
-and the next goes on with the operator after.
+shape and layout in memory, and equal values. With ``--well-formed`` the changes are those of
+`neighbour_calls.py`: layouts, values at the edges, dtypes, outputs. What differs is counted by
+kind, with the first few of each; `--log` keeps all. PyTorch's process dies of some calls: a process
+of its own makes them, and the next goes on with the operator after.
 
 Some differences are meant (docs/differences.md): values of uninitialized memory, which of equal
-elements is found, dtypes that one of the two computes and the other refuses.
+elements is found, dtypes that one of the two computes and the other refuses. Of the well-formed
+calls these are left as they are: PyTorch reads other memory than it was given (indices and
+gradients of pools, group_norm_backward and flash attention that are not contiguous), rounds sums
+to 16 bits, or overflows between the steps; where NaN or infinities meet padding, 0 times them is
+NaN in one library or the other; factorizations of matrices that are not finite, or singular.
 """
 
 from __future__ import annotations
@@ -39,6 +45,8 @@ from conformance import DATA, load_checker
 
 sys.path.insert(0, str(DATA.parent / "tests" / "fake"))
 from mutations import MUTATIONS  # type: ignore[import-not-found]  # beside the tests
+
+from neighbour_calls import WELL_FORMED, Mutation
 
 Case = dict[str, Any]
 PATIENCE_S = 20
@@ -121,11 +129,13 @@ def _alike(a: Any, b: Any, tolerance: float) -> bool:
         return bool(np.allclose(a.astype(wide), b.astype(wide), tolerance, 1e-3, equal_nan=True))
 
 
-def neighbours(name: str, lines: list[str], calls: int, seed: int) -> Iterator[Case]:
+def neighbours(
+    name: str, lines: list[str], mutations: list[Mutation], calls: int, seed: int
+) -> Iterator[Case]:
     """The changed calls of an operator, on cpu."""
     rng = random.Random(zlib.crc32(name.encode()) + seed)
     for line in rng.sample(lines, min(calls, len(lines))):
-        for mutation in MUTATIONS:
+        for mutation in mutations:
             changed = mutation(json.loads(line), rng)
             if changed is None:
                 continue
@@ -138,7 +148,8 @@ def compare(name: str, lines: list[str], options: Any, tell: Callable[..., None]
     """Make the neighbours of an operator's calls on both, telling what differs."""
     checker = load_checker()
     theirs, ours = checker.TorchBackend(), checker.Backend()
-    for case in neighbours(name, lines, options.calls, options.seed):
+    mutations = WELL_FORMED if options.well_formed else MUTATIONS
+    for case in neighbours(name, lines, mutations, options.calls, options.seed):
         signal.alarm(PATIENCE_S)
         try:
             found = difference(
@@ -209,6 +220,7 @@ def main() -> int:
     """Compare and print the counts; 0, for some differences are meant."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("patterns", nargs="*", metavar="PATTERN", help="such as 'aten.conv*'")
+    parser.add_argument("--well-formed", action="store_true", help="other layouts, values, outputs")
     parser.add_argument("--calls", type=int, default=1, help="recorded calls of each overload")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--show", type=int, default=5, help="of each kind")
