@@ -361,3 +361,10 @@ def test_hooks_see_what_is_saved_by_name_arguments_first(
     with graph.saved_tensors_hooks(pack, lambda t: t):
         compute(a, b)
     assert "".join(seen) == expected
+
+
+def test_an_accumulator_prints_as_its_class() -> None:
+    x = mq.ones(1, requires_grad=True)
+    accumulator, _ = (x * 2).grad_fn.next_functions[0]
+    assert repr(accumulator).startswith("<AccumulateGrad object at")
+    assert accumulator.name() == "torch::autograd::AccumulateGrad"

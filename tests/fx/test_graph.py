@@ -174,3 +174,11 @@ def test_code_names_functions_as_operator_tables_do() -> None:
     assert "call_function[target=operator.abs]" in str(graph.graph)
     assert fx.node._get_qualified_name(operator.add) == "_operator.add"
     assert graph(mq.tensor(-2.0)) == 3
+
+
+def test_the_text_of_a_graph_leaves_out_its_annotation() -> None:
+    class Annotated(mq.nn.Module):
+        def forward(self, x: mq.Tensor) -> mq.Tensor:
+            return x + 1
+
+    assert str(fx.symbolic_trace(Annotated()).graph).startswith("graph():\n")

@@ -142,7 +142,7 @@ class Node:
         return self.sequence
 
     def __repr__(self) -> str:
-        return f"<{self.name()} object at {hex(id(self))}>"
+        return f"<{self.name().removeprefix('torch::autograd::')} object at {hex(id(self))}>"
 
 
 def linked(edges: Sequence[Edge | None], metas: Sequence[TensorMeta | None]) -> tuple[object, ...]:

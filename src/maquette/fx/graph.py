@@ -553,13 +553,8 @@ class Graph:
     # --- as text ---------------------------------------------------------------------
 
     def __str__(self) -> str:
-        names: list[str] = []
-        returned = [""]
-        lines = [n.format_node(names, returned) for n in self.nodes if n.op == "placeholder"]
-        names.clear()
-        lines = [n.format_node(None, returned) for n in self.nodes]
-        text = "".join([f"\n    {line}" for line in lines if line])
-        return f"graph({', '.join(names)}){returned[0]}:{text}"
+        lines = [n.format_node() for n in self.nodes]
+        return "graph():" + "".join([f"\n    {line}" for line in lines if line])
 
     @compatibility(is_backward_compatible=True)
     def print_tabular(self) -> None:

@@ -139,10 +139,10 @@ def dual_of(primal: Tensor, tangent: Tensor, level: Interpreter) -> DualTensor:
             f"given forward gradient is of size {list(tangent.shape)}."
         )
     kind = primal.meta.dtype
-    if tangent.meta.dtype is not kind:
+    if tangent.meta.dtype.is_complex is not kind.is_complex and _moves(tangent):
         raise RuntimeError(
-            f"Expected tangent to have the same dtype as its primal: got {tangent.meta.dtype} for "
-            f"a primal of dtype {kind}"
+            f"Expected tangent to be {'complex' if kind.is_complex else 'real'} as its primal, of "
+            f"dtype {kind}, got {tangent.meta.dtype}"
         )
     if not _moves(primal):
         raise ValueError(
