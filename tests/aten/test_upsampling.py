@@ -7,6 +7,7 @@ import pytest
 from gradcheck import check_gradients, check_second_gradients
 
 import maquette as mq
+import maquette.torch as torch
 
 random = np.random.default_rng(11)
 aten = mq.ops.aten
@@ -156,3 +157,11 @@ def test_the_nearest_sample_has_no_slope_whatever_its_gradient() -> None:
     grad = mq.full((1, 2, 1, 2), float("inf"), dtype=mq.float64)
     by_grid = aten.grid_sampler_2d_backward(grad, image, grid, 1, 0, True, [False, True])[1]
     assert (by_grid == 0).all()
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_images_are_resampled_alike_in_every_order_of_memory(mode: str) -> None:
+    x, F = torch.randn(2, 16, 40, 30), torch.nn.functional
+    found = F.interpolate(x.to(memory_format=torch.channels_last), size=(41, 33), mode=mode)
+    assert found.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(found, F.interpolate(x, size=(41, 33), mode=mode))

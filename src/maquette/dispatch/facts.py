@@ -59,6 +59,7 @@ class OperatorFacts:
     ``by_element``: whether its kernel gives each element from the operands' elements there.
     ``on_halves(*parameters)``: the compiled step that its kernel is on large arrays of one type of
     16-bit floats: its name, its operands among the arrays, two numbers at most. Or None.
+    ``by_bits``: whether its kernel takes 16-bit floats as bits: it is given large arrays whole.
     ``takes_numbers``: whether Python numbers pass for tensor arguments (D47).
     ``free_devices``: True, or a rule of the shape rule's arguments that says whether operands may
     be on different devices.
@@ -101,6 +102,7 @@ class OperatorFacts:
     cost: Callable[..., Cost] | None = None
     takes_numbers = False
     by_element = False
+    by_bits = False
     on_halves: Callable[..., HalfStep | None] | None = None
     free_devices: bool | Callable[..., bool] = False
     links_views = True

@@ -54,7 +54,9 @@ def _are_large_halves(
     op: OpOverload, operands: Iterable[TensorMeta | Array], result: TensorMeta
 ) -> bool:
     least = _LEAST if op.facts.on_halves is None else _LEAST_OF_LOOPS
-    return result.numel >= least and any(m.dtype.name in _HALVES for m in operands)
+    if op.facts.by_bits or result.numel < least:
+        return False
+    return any(m.dtype.name in _HALVES for m in operands)
 
 
 def _is_turned(meta: TensorMeta) -> bool:

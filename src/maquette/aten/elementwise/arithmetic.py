@@ -343,6 +343,7 @@ def by_sign_bits(page: OperatorPage, act: Callable[[Any], Any]) -> None:
         return result
 
     page.kernel(kernel)
+    page.facts.by_bits = True
 
 
 def _negative(xp: ModuleType, self: Array) -> Array:

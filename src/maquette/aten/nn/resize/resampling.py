@@ -177,12 +177,16 @@ def _has_unused(index: Array, size: int) -> bool:
 
 
 def _by_loop(loop: Callable[..., Array], x: Array, axis: int, taps: Taps) -> Array:
-    """A loop over arrays [outer, size, inner] with taps, along an axis."""
+    """A loop over arrays [outer, size, inner] with taps, along an axis; in the order of memory."""
     index, weights = taps
-    outer, inner = prod(x.shape[:axis]), prod(x.shape[axis + 1 :])
-    lines = np.ascontiguousarray(x).reshape(outer, x.shape[axis], inner)
-    found = loop(lines, index, weights.astype(x.dtype))
-    return found.reshape(*x.shape[:axis], found.shape[1], *x.shape[axis + 1 :])
+    order = sorted(range(x.ndim), key=lambda d: -x.strides[d])
+    if not x.transpose(order).flags.c_contiguous:
+        order = list(range(x.ndim))
+    rows, at = np.ascontiguousarray(x.transpose(order)), order.index(axis)
+    outer, inner = prod(rows.shape[:at]), prod(rows.shape[at + 1 :])
+    found = loop(rows.reshape(outer, x.shape[axis], inner), index, weights.astype(x.dtype))
+    made = found.reshape(*rows.shape[:at], found.shape[1], *rows.shape[at + 1 :])
+    return made.transpose([order.index(d) for d in range(x.ndim)])
 
 
 def _brought(
