@@ -126,3 +126,11 @@ def test_vdot_conjugates_its_first_vector() -> None:
 def test_flops_are_two_for_each_product() -> None:
     assert flops(aten.mm.default, tensor(A), tensor(B)) == 2 * 2 * 3 * 4
     assert flops(aten.bmm.default, tensor(BATCH), tensor(OTHER)) == 5 * 2 * 2 * 3 * 4
+
+
+@pytest.mark.parametrize("batch", [(), (2,), (0,)])
+def test_a_solution_by_empty_factors_differentiates(batch: tuple[int, ...]) -> None:
+    factors, b = mq.zeros(*batch, 0, 0, requires_grad=True), mq.zeros(*batch, 0, 4)
+    found = mq.lu_solve(b, factors, mq.zeros(*batch, 0, dtype=mq.int32))
+    (grad,) = mq.autograd.grad(found.sum(), factors)
+    assert grad.shape == (*batch, 0, 0)

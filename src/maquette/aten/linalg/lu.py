@@ -264,7 +264,7 @@ _FEW = 64  # matrices whose swaps are faster one by one
 
 def _swapped(pivots: Array, size: int) -> Array:
     rows = []
-    for swaps in pivots.reshape(-1, pivots.shape[-1]).tolist():
+    for swaps in pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1]).tolist():
         row = list(range(size))
         for i, place in enumerate(swaps):
             row[i], row[place - 1] = row[place - 1], row[i]
