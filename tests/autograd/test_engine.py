@@ -403,6 +403,12 @@ def test_T65_the_hooks_of_a_tensor_are_shown_and_exchanged() -> None:
         del x._backward_hooks
 
 
+def test_T65_what_is_no_dict_of_hooks_is_kept() -> None:
+    x, other = mq.ones(2), mq.ones(3)
+    x._backward_hooks = other
+    assert x._backward_hooks is other
+
+
 def test_T58_a_graph_does_not_lead_to_a_leaf_that_got_other_memory_since() -> None:
     x = mq.ones(2, requires_grad=True)
     x.register_hook(lambda grad: grad * 3)

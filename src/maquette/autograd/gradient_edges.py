@@ -207,7 +207,7 @@ class TensorHooks(MutableMapping[int, Callable[..., object]]):
 def _backward_hooks(self: Tensor) -> MutableMapping[int, Callable[..., object]] | None:
     """The hooks on the value that the tensor has now, by their handles' ids; None before the first.
 
-    A dict of hooks, or None, may be assigned.
+    A dict of hooks, or None, may be assigned; any other object is kept and does nothing.
     """
     edge = _known_edge(self)
     if edge is not None and edge[0].hooks is not None:
@@ -217,13 +217,13 @@ def _backward_hooks(self: Tensor) -> MutableMapping[int, Callable[..., object]] 
 
 def _assign_hooks(self: Tensor, hooks: MutableMapping[int, Callable[..., object]] | None) -> None:
     known = _backward_hooks(self)
-    given = None if hooks is None else dict(hooks)
-    if known is not None:
+    given = dict(hooks) if isinstance(hooks, Mapping) else None
+    if isinstance(known, TensorHooks):
         known.clear()
-    if not self.requires_grad:  # nothing calls them
+    if given is None or not self.requires_grad:  # nothing calls them
         self._autograd().unused_hooks = hooks
         return
-    for hook in (given or {}).values():
+    for hook in given.values():
         self.register_hook(hook)
 
 
