@@ -33,7 +33,7 @@ Index = tuple[slice, ...]
 _BLOCK = 1 << 17  # elements: 512 KiB in single precision
 _LEAST = 1 << 18
 _LEAST_OF_LOOPS = 1 << 12  # for operators that a compiled loop may compute
-_TURNED = 1 << 12  # elements from which kernels go by memory
+_TURNED = 1 << 14  # elements from which kernels go by memory: to turn takes 10 us
 _HALVES = frozenset({"float16", "bfloat16"})
 
 
@@ -42,12 +42,14 @@ def takes_blocks(op: OpOverload, args: Sequence[object], result: object) -> bool
     if not (op.facts.by_element or Tag.pointwise in op.tags) or result.__class__ is not TensorMeta:
         return False
     assert isinstance(result, TensorMeta)
-    if result.is_symbolic or result.numel < _TURNED or op._opname == "clone":
+    if result.is_symbolic or result.numel < _LEAST_OF_LOOPS or op._opname == "clone":
         return False
     operands = [a for a in args if isinstance(a, TensorMeta)]
     if any(m.is_symbolic or m.ndim > result.ndim for m in operands):
         return False
-    return _is_turned(result) or _are_large_halves(op, operands, result)
+    # What is a function of NumPy goes by memory as it is.
+    turned = op.facts.ufunc is None and result.numel >= _TURNED and _is_turned(result)
+    return turned or _are_large_halves(op, operands, result)
 
 
 def _are_large_halves(
@@ -56,7 +58,7 @@ def _are_large_halves(
     least = _LEAST if op.facts.on_halves is None else _LEAST_OF_LOOPS
     if op.facts.by_bits or result.numel < least:
         return False
-    return any(m.dtype.name in _HALVES for m in operands)
+    return any(m.dtype.itemsize == 2 and m.dtype.name in _HALVES for m in operands)
 
 
 def _is_turned(meta: TensorMeta) -> bool:
