@@ -12,23 +12,16 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
-def example(monkeypatch):
+def example():
     def load(name):
         spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         return module
 
-    import sys
-
-    before = dict(sys.modules)
-    finders = list(sys.meta_path)
     torch.install()
     yield load
-    sys.meta_path[:] = finders
-    for name in [n for n in sys.modules if n == "torch" or n.startswith("torch.")]:
-        if name not in before:
-            del sys.modules[name]
+    torch.uninstall()
 
 
 def test_a_scan_of_100_000_steps_is_planned_by_its_formula(example):

@@ -41,7 +41,7 @@ LEFT_OUT: dict[str, set[str]] = {
     "torch.fft": {"Tensor"},  # listed by mistake
     "torch.mps": {"profiler"},
     "torch.serialization": {
-        "mkdtemp", "register_package", "storage_to_tensor_type", "validate_hpu_device",
+        "mkdtemp", "storage_to_tensor_type", "validate_hpu_device",
     },
     "torch.utils.checkpoint": {"GraphExecGroup"},  # a block is run again for each backward
     "torch.xpu": {"streams"},

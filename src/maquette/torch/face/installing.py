@@ -150,10 +150,10 @@ def uninstall() -> None:
     """Undo `install`: ``import torch`` finds PyTorch, if there is one; again is harmless."""
     if _OUTSIDE in sys.meta_path:
         sys.meta_path.remove(_OUTSIDE)
+    class_names.restore()
     if sys.modules.get(_REAL) is not sys.modules[_FACE]:
         return
     sys.modules[_FACE].__name__ = _FACE
-    class_names.restore()
     for name in [name for name in sys.modules if name.partition(".")[0] in (_REAL, _BESIDE)]:
         del sys.modules[name]
 
