@@ -7,13 +7,15 @@ loops take 1 to 2.5 ns. Where NumPy is fast, its values are kept.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
-from maquette.aten.common.large_arrays import loops_of_floats
+from maquette.aten.common.large_arrays import SMALL, loops_of_floats
 
 Array = npt.NDArray[Any]
 
@@ -30,6 +32,24 @@ def is_one_by_one(name: str, letter: str) -> bool:
     found = introspect.opt_func_info(func_name=f"^{name}$").get(name, {})
     chosen = found.get(letter * 2, {}).get("current", "baseline")
     return chosen.startswith("baseline")
+
+
+def within(
+    xp: ModuleType, function: Callable[[Array], Array], x: Array, bounds: tuple[float, float]
+) -> Array:
+    """``function(x)`` of what is between the bounds, where 0 is too; NaN of what is outside.
+
+    NumPy and SciPy take numbers that a function is not defined for one at a time: `log1p` of 10⁶,
+    a third of them below -1, 6.2 to 1 ms; `erfinv`, most of them outside, 2300 to 10 ms.
+    """
+    if xp is not np or x.size < SMALL or x.dtype.char not in "fd":
+        return function(x)
+    low, high = bounds
+    if x.min() >= low and x.max() <= high:
+        return function(x)
+    # By products, for a choice of elements costs as much again: 0 / 0 is the NaN of those outside.
+    inside = ((x >= low) & (x <= high)).astype(x.dtype)
+    return function(x * inside) * (inside / inside)
 
 
 def elementary(xp: ModuleType, name: str, x: Array) -> Array:

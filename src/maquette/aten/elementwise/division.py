@@ -15,7 +15,7 @@ import numpy as np
 from maquette.aten.common.array_libraries import data_says
 from maquette.aten.common.formula_helpers import Value, conj, no_slope, over
 from maquette.aten.common.half_steps import of_product
-from maquette.aten.common.large_arrays import floor_quotient
+from maquette.aten.common.large_arrays import BLOCK, SMALL, floor_quotient
 from maquette.aten.common.large_arrays import fmod as remainder_of_first
 from maquette.aten.common.large_arrays import remainder as remainder_of
 from maquette.aten.common.narrow_floats import converted
@@ -130,11 +130,34 @@ def check_divisor(xp: ModuleType, dividend: Array, divisor: Array) -> None:
 
 def truncated_quotient(xp: ModuleType, a: Array, b: Array) -> Array:
     """The quotient of integers, rounded to zero; NumPy's rounds down."""
-    if xp is np and a.dtype.itemsize < 8:  # exact in double precision, and cut (8 to 2 ms)
-        return np.trunc(np.true_divide(a, b, dtype=np.float64)).astype(a.dtype)
+    if xp is np and (a.dtype.itemsize < 8 or (a.size >= SMALL and _small(a) and _small(b))):
+        return _cut_quotient(a, b)
     quotient = xp.floor_divide(a, b)
     inexact = xp.not_equal(xp.multiply(quotient, b), a)
     return xp.add(quotient, xp.logical_and(quotient < 0, inexact).astype(quotient.dtype))
+
+
+def _small(x: Array) -> bool:
+    """Whether quotients by it and of it are exact in double precision, but for their fraction."""
+    return bool(x.size) and -(2**53) < int(x.min()) and int(x.max()) < 2**53
+
+
+def _cut_quotient(a: Array, b: Array) -> Array:
+    """Quotients in double precision without their fraction: of 10⁶ int64 9 to 3.5 ms.
+
+    In blocks, which are converted in a core's cache.
+    """
+    if a.shape != b.shape or not (a.flags.c_contiguous and b.flags.c_contiguous):
+        return np.true_divide(a, b, dtype=np.float64).astype(a.dtype)
+    out = np.empty(a.shape, a.dtype)
+    tops, bottoms, cut = a.reshape(-1), b.reshape(-1), out.reshape(-1)
+    top, bottom = np.empty((2, min(BLOCK, max(1, a.size))))
+    for start in range(0, a.size, BLOCK):
+        count = min(BLOCK, a.size - start)
+        top[:count], bottom[:count] = tops[start : start + count], bottoms[start : start + count]
+        np.divide(top[:count], bottom[:count], out=top[:count])
+        cut[start : start + count] = top[:count]  # which cuts
+    return out
 
 
 def rounded_quotient_grad(grad: Tensor, other: Value, rounding_mode: str | None) -> Tensor:

@@ -13,7 +13,7 @@ from types import ModuleType
 
 import numpy as np
 
-from maquette.aten.common.elementary_functions import elementary
+from maquette.aten.common.elementary_functions import elementary, within
 from maquette.aten.common.formula_helpers import conj, minus, plus, times
 from maquette.aten.common.half_steps import of_arrays, times_number
 from maquette.aten.common.large_arrays import erf as error_function
@@ -125,7 +125,7 @@ log10.autocast(cuda="float32")
 def log1p_kernel(xp: ModuleType, self: Array) -> Array:
     """Of complex numbers near 0 the real part apart: ``log(abs(1 + z))`` would lose it."""
     if self.dtype.kind != "c":
-        return elementary(xp, "log1p", self)
+        return within(xp, lambda x: elementary(xp, "log1p", x), self, (-1.0, math.inf))
     x, y = self.real.astype(xp.float64), self.imag.astype(xp.float64)
     near = xp.maximum(abs(x), abs(y)) < 0.5
     real = xp.log1p(xp.where(near, x * (2 + x) + y * y, 0)) / 2
@@ -207,7 +207,14 @@ asinh.describe("The inverse of the hyperbolic sine.")
 acosh = looped_function("acosh", "arccosh", acosh_grad)
 acosh.node_name(in_place="AcoshBackward1")
 acosh.describe("The inverse of the hyperbolic cosine.")
-atanh = looped_function("atanh", "arctanh", lambda grad, self: grad / conj(1 - self.pow(2)))
+
+
+def atanh_kernel(xp: ModuleType, self: Array) -> Array:
+    return within(xp, lambda x: elementary(xp, "arctanh", x), self, (-1.0, 1.0))
+
+
+atanh = unary("atanh", atanh_kernel, takes=FLOATING, tags=CORE_POINTWISE)
+atanh.holomorphic(self=lambda grad, self: grad / conj(1 - self.pow(2)))
 atanh.node_name(in_place="AtanhBackward1")
 atanh.describe("The inverse of the hyperbolic tangent.")
 
@@ -281,8 +288,9 @@ erfc.describe("One minus the error function, exact where that is small.")
 
 def erfinv_kernel(xp: ModuleType, self: Array) -> Array:
     loops = loops_for(xp, self)
-    found: Array = special(xp).erfinv(self) if loops is None else loops.erfinv(self)
-    return found
+    if loops is not None:
+        return within(xp, loops.erfinv, self, (-1.0, 1.0))
+    return xp.copysign(within(xp, special(xp).erfinv, self, (-1.0, 1.0)), self)  # of -0 too
 
 
 erfinv = unary("erfinv", erfinv_kernel, takes=REAL_FLOATS)
