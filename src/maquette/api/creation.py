@@ -413,8 +413,10 @@ def asarray(
                 "requires_grad=False for a result that does not"
             )
         return made
-    if requires_grad or not made.requires_grad:
-        return made.requires_grad_() if requires_grad else made
+    if requires_grad:
+        return made.requires_grad_()
+    if not made.requires_grad:
+        return made
     return made.requires_grad_(False) if made.is_leaf else made.detach()
 
 

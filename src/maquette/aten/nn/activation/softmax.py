@@ -143,16 +143,24 @@ def _axis_sum(xp: ModuleType, x: Array, dim: int) -> Array:
     return total(xp, x, (dim % x.ndim,), True) if x.ndim else x
 
 
+def _gradient_by_rows(xp: ModuleType, loop: str, grad: Array, y: Array, dim: int) -> Array | None:
+    """The gradient by a compiled loop over rows; None where there is none for these arrays."""
+    loops = _row_loops(xp, dim, y, grad) if y.ndim else None
+    if loops is None:
+        return None
+    lines = (-1, y.shape[-1])
+    rows: Array = getattr(loops, loop)(grad.reshape(lines), y.reshape(lines))
+    return rows.reshape(y.shape)
+
+
 @softmax_backward.kernel
 def softmax_backward_kernel(
     xp: ModuleType, grad_output: Array, output: Array, dim: int, input_dtype: dtype
 ) -> Array:
     y, grad = wide(output), wide(grad_output)
-    loops = _row_loops(xp, dim, y, grad) if y.ndim else None
-    if loops is not None:
-        lines = (-1, y.shape[-1])
-        rows: Array = loops.softmax_gradients(grad.reshape(lines), y.reshape(lines))
-        return rows.reshape(y.shape)
+    by_rows = _gradient_by_rows(xp, "softmax_gradients", grad, y, dim)
+    if by_rows is not None:
+        return by_rows
     weighted = grad * y
     result: Array = weighted - y * _axis_sum(xp, weighted, dim)
     return result
@@ -163,11 +171,9 @@ def log_softmax_backward_kernel(
     xp: ModuleType, grad_output: Array, output: Array, dim: int, input_dtype: dtype
 ) -> Array:
     y, grad = wide(output), wide(grad_output)
-    loops = _row_loops(xp, dim, y, grad) if y.ndim else None
-    if loops is not None:
-        lines = (-1, y.shape[-1])
-        rows: Array = loops.log_softmax_gradients(grad.reshape(lines), y.reshape(lines))
-        return rows.reshape(y.shape)
+    by_rows = _gradient_by_rows(xp, "log_softmax_gradients", grad, y, dim)
+    if by_rows is not None:
+        return by_rows
     result: Array = grad - xp.exp(y) * _axis_sum(xp, grad, dim)
     return result
 
