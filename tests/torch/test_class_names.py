@@ -7,6 +7,7 @@ from types import ModuleType
 import pytest
 
 import maquette.torch as torch
+from maquette.torch.saving.pickles import torch_place
 
 _LAYERS = [n for n in dir(torch.nn) if isinstance(getattr(torch.nn, n), type)]
 
@@ -56,3 +57,47 @@ def test_calls_of_layers_are_normalized_under_install(installed: ModuleType) -> 
     x = torch.ones(2)
     found = schemas.normalize_module(root, "0", (x,), normalize_to_only_use_kwargs=True)
     assert found.kwargs["input"] is x
+
+
+def test_everybodys_classes_say_the_files_that_pytorch_has_them_in(installed: ModuleType) -> None:
+    kinds = (
+        torch.optim.AdamW,
+        torch.optim.lr_scheduler.CosineAnnealingLR,
+        torch.utils.data.DataLoader,
+        torch.distributions.OneHotCategoricalStraightThrough,
+        torch.distributions.transforms.TanhTransform,
+        torch.autograd.Function,
+        torch.fx.GraphModule,
+        torch.no_grad,
+        torch.Generator,
+    )
+    assert [kind.__module__ for kind in kinds] == [
+        "torch.optim.adamw",
+        "torch.optim.lr_scheduler",
+        "torch.utils.data.dataloader",
+        "torch.distributions.one_hot_categorical",
+        "torch.distributions.transforms",
+        "torch.autograd.function",
+        "torch.fx.graph_module",
+        "torch.autograd.grad_mode",
+        "torch._C",
+    ]
+
+
+_PUBLIC = "optim optim.lr_scheduler distributions utils.data amp fx nn.utils.rnn".split()
+
+
+@pytest.mark.parametrize("path", _PUBLIC)
+def test_public_classes_are_found_where_they_say_they_are(path: str, installed: ModuleType) -> None:
+    module = importlib.import_module(f"torch.{path}")
+    named = (getattr(module, name) for name in dir(module))
+    kinds = [k for k in named if isinstance(k, type) and k.__module__.startswith("torch.")]
+    assert kinds
+    assert [k for k in kinds if pickle.loads(pickle.dumps(k)) is not k] == []
+
+
+def test_distributions_are_pickled_as_pytorch_has_them() -> None:
+    assert torch_place(torch.distributions.LogNormal) == (
+        "torch.distributions.log_normal",
+        "LogNormal",
+    )

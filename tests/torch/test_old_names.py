@@ -140,3 +140,14 @@ def test_a_context_of_tracing_is_known_in_its_block() -> None:
     assert TracingContext.try_get() is None
     with pytest.raises(RuntimeError, match="tracing"):
         TracingContext.get()
+
+
+def test_volatile_variables_are_warned_of_and_made() -> None:
+    with pytest.warns(UserWarning, match="volatile"):
+        made = torch.autograd.Variable(torch.ones(2), volatile=True)
+    assert not made.requires_grad
+
+
+def test_a_variable_is_not_volatile_and_differentiated() -> None:
+    with pytest.raises(ValueError, match="volatile"):
+        torch.autograd.Variable(torch.ones(2), requires_grad=True, volatile=True)

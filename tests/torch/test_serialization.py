@@ -534,3 +534,9 @@ def test_T57_a_module_in_a_file_of_old_comes_with_its_source() -> None:
 
 def test_T57_pickled_functions_of_pytorch_are_found() -> None:
     assert torch._C._VariableFunctionsClass.relu(torch.tensor([-1.0, 2.0])).tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, FileNotFoundError])
+def test_T57_a_file_without_a_folder_is_refused(tmp_path: Path, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="absent does not exist"):
+        torch.save(1, tmp_path / "absent" / "x.pt")

@@ -18,6 +18,7 @@ from typing import Any
 import maquette as _maquette
 from maquette.aten.catalogue import explain
 from maquette.core.errors import MissingName
+from maquette.torch.face import class_names as _class_names
 from maquette.torch.face import opaque_dtypes
 from maquette.torch.face import paths as _paths
 from maquette.torch.face.installing import install as install
@@ -297,7 +298,7 @@ def submodule(path: str) -> ModuleType | None:
     if target is None:
         return None
     module = importlib.import_module(target)
-    _paths.name_loaded(target)
+    _class_names.name_loaded(target)
     return module
 
 

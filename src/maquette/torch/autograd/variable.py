@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
+from maquette.api.creation import tensor
 from maquette.autograd.api import backward, grad
 from maquette.autograd.engine import queue_callback
 from maquette.tensor.tensor import Tensor
@@ -44,8 +46,24 @@ class Variable(metaclass=_VariableType):
             )  # fmt: skip
 
     def __new__(  # type: ignore[misc]  # there are no instances, as since PyTorch 0.4
-        cls, data: Tensor, requires_grad: bool = False
+        cls,
+        data: Tensor | None = None,
+        requires_grad: bool = False,
+        volatile: bool = False,
+        _grad_fn: object = None,
+        name: str | None = None,
     ) -> Tensor:
+        if volatile:
+            if requires_grad:
+                raise ValueError("Variable: a volatile one cannot require grad; leave one out")
+            warnings.warn(
+                "Variable: volatile has had no effect since PyTorch 0.4; compute under "
+                "`torch.no_grad()` instead",
+                UserWarning,
+                stacklevel=2,
+            )
+        if data is None:
+            return tensor([])
         if not isinstance(data, Tensor):
             raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
         return data.detach().requires_grad_(requires_grad)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 from types import ModuleType
 
-from maquette.torch.face import absent_names, paths
+from maquette.torch.face import absent_names, class_names, paths
 
 Spellings = Callable[[str], Iterable[str]]
 
@@ -59,11 +59,13 @@ def _search(path: str, name: str, packages: Iterable[str], spellings: Spellings)
     served_by = paths.resolve(f"{path}.{name}")
     if served_by is not None:
         try:
-            return importlib.import_module(served_by)
+            module = importlib.import_module(served_by)
         except ModuleNotFoundError as error:
             if (error.name or "").startswith("maquette"):
                 raise
             return None  # it needs a package that is not installed: `hasattr` is False
+        class_names.name_loaded(served_by)
+        return module
     for package in packages:
         for spelling in spellings(name):
             found = _find(package, spelling)

@@ -41,7 +41,7 @@ class _Second:
         # The import system wrote the second name's spec over the module's own.
         module.__spec__ = self.spec
         self._keep_functions(module)
-        paths.name_loaded(self.target)
+        class_names.name_loaded(self.target)
 
     def _keep_functions(self, package: ModuleType) -> None:
         """Name at once the submodules whose names in the package are functions.
@@ -143,7 +143,7 @@ def install() -> None:
     face.__name__ = _REAL  # programs ask it, to know whose tensors they have
     class_names.name_types()
     for package in {*paths.PACKAGES.values()} & sys.modules.keys():
-        paths.name_loaded(package)
+        class_names.name_loaded(package)
 
 
 def uninstall() -> None:

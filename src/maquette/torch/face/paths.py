@@ -12,9 +12,7 @@ import importlib
 import os
 import sys
 from importlib.machinery import PathFinder
-from operator import methodcaller
 
-from maquette.torch.face import class_names
 from maquette.torch.face.absences import advice_for
 
 _FACE = "maquette.torch"
@@ -222,6 +220,11 @@ def _target(path: str) -> str:
     return f"{_FACE}.{path}"
 
 
+def serves(module: str, path: str) -> bool:
+    """Whether ``torch.<path>`` is this module."""
+    return _target(path) == module
+
+
 def torch_path(module: str) -> str:
     """The path below ``torch`` that a module of maquette serves; "" for the top."""
     if module == _FACE or module == "maquette":
@@ -234,57 +237,6 @@ def torch_path(module: str) -> str:
         if module == package or module.startswith(f"{package}."):
             return path + module.removeprefix(package)
     return module.removeprefix(f"{_FACE}.") if module.startswith(f"{_FACE}.") else ""
-
-
-# PyTorch's files, below ``torch``, of what stands in another file here.
-_FILES = {
-    "nn.base.module": "nn.modules.module",
-    "nn.lazy_parameter": "nn.parameter",
-    "nn.modules.attention": "nn.modules.activation",
-    "nn.modules.cross_map": "nn.modules.normalization",
-    "nn.modules.parameter_container": "nn.modules.container",
-    "nn.modules.ranking": "nn.modules.loss",
-    "nn.modules.shaping.unpooling": "nn.modules.pooling",
-    "optim.adafactor": "optim",
-    "optim.muon": "optim",
-}
-_LAZY = {"BatchNorm": "batchnorm", "Conv": "conv", "InstanceNorm": "instancenorm", "Lin": "linear"}
-_LAYERS = ("nn.base.module", "nn.modules")
-_ONE_FILE = ("nn.functional", "optim.lr_scheduler")  # packages here
-
-
-def torch_file(module: str, name: str) -> str:
-    """Where PyTorch has what a module of maquette defines: ``torch.nn.modules.linear``."""
-    path = torch_path(module)
-    path = _FILES.get(path, path)
-    if path == "nn.modules.lazy":
-        kinds = (file for kind, file in _LAZY.items() if name.startswith(f"Lazy{kind}"))
-        path = f"nn.modules.{next(kinds, 'lazy')}"
-    path = next((p for p in _ONE_FILE if path.startswith(f"{p}.")), path)
-    return f"torch.{path}" if path else "torch"
-
-
-def name_loaded(package: str) -> None:
-    """Name what is loaded of a package as torch does in `sys.modules`, while `install` holds.
-
-    PyTorch has ``torch.nn.init`` there from the beginning, and libraries look it up there.
-    """
-    if sys.modules.get("torch") is not sys.modules[_FACE]:
-        return
-    beginning = f"{package}."
-    path = torch_path(package)
-    # Thousands are loaded: by `filter` and a function in C 0.3 ms of a program's first step less.
-    within = filter(methodcaller("startswith", beginning), list(sys.modules))
-    for name in (package, *within):
-        module = sys.modules.get(name)
-        below = path + name.removeprefix(package)
-        if module is not None and _target(below) == name:
-            sys.modules.setdefault(f"torch.{below}", module)
-            if below.startswith(_LAYERS):
-                class_names.name_classes(module, torch_file)
-            if any(other.startswith(f"{below}.") for other in PACKAGES):
-                # A file here is a package there: its submodules are imported through it.
-                vars(module).setdefault("__path__", [])
 
 
 def exists(module: str) -> bool:

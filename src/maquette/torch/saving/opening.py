@@ -18,10 +18,17 @@ from maquette.tensor.saving import File
 _PLACED = ("seek", "tell", "seekable")
 
 
+class NoFolderError(RuntimeError, FileNotFoundError):
+    """A file to write has no folder to stand in: PyTorch raises the first, old files the second."""
+
+
 @contextmanager
 def opened_for_writing(f: File) -> Iterator[IO[bytes]]:
     """A file to write bytes to, flushed at the end; AttributeError for what has no ``write``."""
     if isinstance(f, str | os.PathLike):
+        folder = os.path.dirname(os.path.abspath(f))
+        if not os.path.isdir(folder):
+            raise NoFolderError(f"save(): Parent directory {folder} does not exist. Make it first")
         with open(f, "wb") as file:
             yield file
     elif not hasattr(f, "write"):

@@ -34,7 +34,7 @@ from maquette.tensor.parameter import Buffer, Parameter
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
 from maquette.tensor.typed_storage import TypedStorage
-from maquette.torch.face import paths
+from maquette.torch.face import files, paths
 from maquette.torch.saving import _utils, layouts, storage
 from maquette.torch.saving.locations import location_tag
 
@@ -73,7 +73,7 @@ def torch_place(obj: object, name: str | None = None) -> tuple[str, str] | None:
         return module, name
     if module.partition(".")[0] != "maquette":
         return None
-    return paths.torch_file(module, name), name
+    return files.torch_file(module, name), name
 
 
 def find(module: str, name: str) -> object:
