@@ -75,8 +75,9 @@ test-all: ## run the tests on each CPython from 3.11 on that is here, in .venv-3
 
 verify: $(READY) ## run what is exhaustive or long: tests marked `verify`, scripts of tools/verify
 	$(VENV)/bin/python -m pytest $(PYTEST_FLAGS) -m verify || [ $$? = 5 ]  # 5: none marked
-	@for script in $(sort $(wildcard tools/verify/*.py)); do \
-	echo "python $$script"; $(VENV)/bin/python $$script || exit 1; done
+	@failed=; for script in $(sort $(wildcard tools/verify/*.py)); do echo "python $$script"; \
+	$(VENV)/bin/python $$script || failed="$$failed $$script"; done; \
+	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 	@test ! -x $(PEER)/bin/python || $(PEER)/bin/python tools/random_programs.py --count 20000
 
 check: $(READY) ## lint, types, layers

@@ -434,8 +434,10 @@ def test_D37_the_names_must_agree() -> None:
         f"f(int x={'9' * 5000}) -> ()",
         f"f(int[] x=[{'9' * 5000}]) -> ()",
         f"f(int[{'9' * 5000}] x) -> ()",
+        f"f(int[{'9' * 41}] x=0) -> ()",
+        "f(int[1000000] x=0) -> ()",
     ],
-    ids=["arguments", "returns", "default", "number", "list", "size"],
+    ids=["arguments", "returns", "default", "number", "list", "size", "copies", "million"],
 )
 def test_D22_schemas_beyond_all_measure_are_the_parsers_own_error(text):
     """Finding 55."""

@@ -177,6 +177,18 @@ def test_L72_kernels_of_devices(ns):
     assert numbers(op(mq.ones(1))) == [3]
 
 
+def test_L72_another_thread_may_call_a_kernel_as_soon_as_it_is_there(op, monkeypatch):
+    found, register = [], Library.register
+
+    def registered_and_called(library, *args):
+        register(library, *args)
+        found.append(numbers(op(mq.ones(1))))
+
+    monkeypatch.setattr(Library, "register", registered_and_called)
+    op.register_kernel("cpu", thrice)
+    assert found == [[3]]
+
+
 def test_L72_unknown_devices(op):
     with pytest.raises(RuntimeError, match="nodevice"):
         op.register_kernel("nodevice", twice)

@@ -1,4 +1,4 @@
-"""`tools/verify/public_scripts.py`: running scripts, reading their losses, and the verdict."""
+"""`tools/public_scripts.py`: running scripts, reading their losses, and the verdict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-TOOLS = Path(__file__).resolve().parents[2] / "tools" / "verify"
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
 
 @pytest.fixture

@@ -218,10 +218,12 @@ class CustomOpDef:
             devices = _devices(device_types)
             _check_selectable(self._opoverload._schema, devices)
             for device, key in devices.items():
-                if device not in self._functions:
+                known = device in self._functions
+                # First of all: as soon as the kernel is there, other threads may call it.
+                self._functions[device] = function
+                if not known:
                     kernel = Kernel(self._kernel_of(device), python=function, place=caller_place())
                     self._lib.register(self._qualname, key, kernel)
-                self._functions[device] = function
             self._opoverload.invalidate()
             return function
 

@@ -60,6 +60,8 @@ _RESERVED: Final = frozenset(
 )
 _CONSTANTS: Final[dict[str, object]] = {"None": None, "True": True, "False": False, "Mean": 1}
 _MOST_DIGITS: Final = 4000  # CPython refuses to read longer integers
+# Of a list's size: a single number as its default becomes as many copies.
+_MOST_SIZE_DIGITS: Final = 6
 _NOT_FINITE: Final = ("inf", "nan")
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r"}
 
@@ -435,8 +437,9 @@ class _Reader:
             return None
         if self.kind != "number" or not self.token.isdigit():
             self._fail_expected("a number of elements or ']'")
-        if len(self.token) > _MOST_DIGITS:
-            self.fail("the size of a list is too large", self.start, self.start + 1)
+        if len(self.token.lstrip("0")) > _MOST_SIZE_DIGITS:
+            what = f"expected a list of fewer than {10**_MOST_SIZE_DIGITS:,} elements"
+            self.fail(what, self.start, self.end)
         size = int(self._next())
         self._expect("]")
         return size

@@ -1,6 +1,6 @@
 """Run unmodified public training scripts on PyTorch and on maquette; compare the losses they print.
 
-    python tools/verify/public_scripts.py FOLDER --torch PYTHON [--python PYTHON] [-k TEXT]
+    python tools/public_scripts.py FOLDER --torch PYTHON [--python PYTHON] [-k TEXT]
 
 FOLDER holds checkouts of the repositories below, each named as its repository is; they are never
 part of this one. What is not there is told and left out.
@@ -37,7 +37,7 @@ from typing import NamedTuple
 
 import training_data as data
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 STEPS = 20
 TOLERANCE = 1e-4
 NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
