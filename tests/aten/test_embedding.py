@@ -25,6 +25,17 @@ def test_embedding_differentiates_twice() -> None:
     check_second_gradients(lambda w: aten.embedding(w, ROWS, 4), TABLE)
 
 
+def test_rows_that_are_not_read_get_no_gradient_beside_a_padding() -> None:
+    rows = mq.tensor([1, 1, 2])
+    grad = aten.embedding_dense_backward(mq.ones(3, 2), rows, 4, 1, True)
+    assert grad.tolist() == [[0, 0], [0, 0], [1, 1], [0, 0]]
+
+
+def test_rows_of_no_tables_are_looked_up() -> None:
+    tables, rows = mq.zeros(0, 8, 5), mq.zeros(0, dtype=mq.int64)
+    assert mq.vmap(lambda w, i: aten.embedding(w, i, 0))(tables, rows).shape == (0, 5)
+
+
 def test_the_padding_row_gets_no_gradient() -> None:
     grad = aten.embedding_dense_backward(mq.ones(2, 3, 3), ROWS, 5, 1, False)
     assert grad.numpy()[:, 0].tolist() == [1, 0, 1, 0, 1]

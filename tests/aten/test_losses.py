@@ -188,3 +188,12 @@ def test_the_operator_of_the_margin_ranking_loss_broadcasts() -> None:
     """The function in `nn.functional` refuses other ranks; PyTorch's operator does not."""
     x, y = mq.ones(2, 2), mq.zeros(2, 2)
     assert mq.margin_ranking_loss(x, y, mq.tensor([-1.0, 1.0])).item() == 0.5
+
+
+@pytest.mark.parametrize("name", ["huber", "mse", "smooth_l1", "soft_margin"])
+def test_gradients_of_means_are_divided_by_the_size_of_self_alone_under_vmap(name: str) -> None:
+    backward = getattr(mq.ops.aten, f"{name}_loss_backward")
+    more = {"huber": (1, 8.0), "smooth_l1": (1, 1.0)}.get(name, (1,))
+    grad, self, target = mq.tensor([0.5]), mq.tensor([-6.5]), mq.tensor([[0.5, 3.5]])
+    found = mq.vmap(lambda g, s, t: backward(g, s, t, *more))(grad, self, target)
+    assert found[0].tolist() == pytest.approx(backward(grad[0], self[0], target[0], *more).tolist())

@@ -141,3 +141,16 @@ def test_evaluation_moves_with_the_running_statistics(moving):
     _, tangent = mq.func.jvp(function, tuple(values), tuple(mq.ones_like(v) for v in values))
     ends = [function(*[v + sign * step for v in values]) for sign in (1, -1)]
     assert mq.allclose(tangent, (ends[0] - ends[1]) / (2 * step), 1e-2)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_statistics_of_one_channel_are_updated_wherever_the_batch_stands(at: int) -> None:
+    x, mean, var = mq.arange(6.0).reshape(2, 1, 3), mq.zeros(1, 3), mq.ones(1, 3)
+    if at == 0:
+        mean, var = mean.mT, var.mT
+    rule = mq.vmap(
+        lambda x, m, v: mq.ops.aten.native_batch_norm(x, None, None, m, v, True, 0.5, 1e-5),
+        (2, at, at),
+    )
+    rule(x, mean, var)
+    assert mean.flatten().tolist() == [0.75, 1.25, 1.75]

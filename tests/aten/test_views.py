@@ -326,3 +326,10 @@ def test_copies_keep_strides_and_offset() -> None:
     part = mq.ops.aten.copy(mq.zeros(6)[2:], mq.ones(4))
     assert part.storage_offset() == 2
     assert part.view(2, 2).tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+@pytest.mark.parametrize("name", ["hsplit", "vsplit", "dsplit"])
+@pytest.mark.parametrize(("overload", "at"), [("int", 2), ("array", [1])])
+def test_operators_that_split_give_lists(name: str, overload: str, at: object) -> None:
+    op = getattr(getattr(mq.ops.aten, name), overload)
+    assert type(op(mq.ones(2, 2, 2), at)) is list

@@ -301,15 +301,20 @@ def index_put__shape(
     if not masked:
         _check_values(indexed(self, indices), values)
     if not (masked and is_true(values.numel == 1) and not accumulate):
-        check(
-            self.dtype is values.dtype,
-            lambda: (
-                f"Index put requires the source and destination dtypes match, got "
-                f"{self.dtype.scalar_name} for the destination and {values.dtype.scalar_name} for "
-                f"the source."
-            ),
-        )
+        check_values_dtype(self, values)
     return self
+
+
+def check_values_dtype(self: TensorMeta, values: TensorMeta) -> None:
+    """RuntimeError where what is put has another dtype than where it is put."""
+    check(
+        self.dtype is values.dtype,
+        lambda: (
+            f"Index put requires the source and destination dtypes match, got "
+            f"{self.dtype.scalar_name} for the destination and {values.dtype.scalar_name} for "
+            f"the source."
+        ),
+    )
 
 
 def _check_values(target: TensorMeta, values: TensorMeta) -> None:

@@ -13,7 +13,13 @@ from typing import Any
 from maquette.aten.common.axes import Array
 from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import Number, result_dtype
-from maquette.aten.indexing.index import Indices, check_indices, index_put__kernel, indexed
+from maquette.aten.indexing.index import (
+    Indices,
+    check_indices,
+    check_values_dtype,
+    index_put__kernel,
+    indexed,
+)
 from maquette.core.broadcast import broadcast_shapes
 from maquette.core.dtype import from_numpy_dtype
 from maquette.core.errors import check
@@ -70,6 +76,7 @@ def masked_index_put_shape(
             f"indexing result of shape {list(target)}"
         ),
     )
+    check_values_dtype(self, values)
     return self.like()
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from maquette.aten.common.axes import wrap_existing_dim
 from maquette.aten.common.batching_forms import along
 from maquette.aten.common.fresh_writes import zeros_beside
+from maquette.aten.common.operators import aten
 from maquette.aten.view.joining import cat, stack
 from maquette.aten.view.views import share_storage
 from maquette.core.broadcast import wrap_dim
@@ -313,10 +314,10 @@ def _along(name: str, least: int, axis_of: Callable[[int], int]) -> None:
                 f"dimension {size} is not divisible by the split_size {sections}!"
             ),
         )
-        return self.tensor_split(sections, axis)
+        return aten.tensor_split.sections(self, sections, axis)
 
     def by_indices(self: Tensor, indices: Ints) -> object:
-        return self.tensor_split(indices, checked_axis(self))
+        return aten.tensor_split.indices(self, indices, checked_axis(self))
 
     define(f"aten::{name}.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]").composite(
         by_sections

@@ -140,10 +140,11 @@ def embedding_batching(
         return embedding(weight, indices, padding_idx, *options), of_indices
     size = info.batch_size
     tables = to_front(weight, of_weight)
+    width = tables.meta.shape[-1]
     beside = tables.movedim(0, 1).flatten(1)  # one table, of the rows of all tables side by side
     if of_indices is None:
         out = embedding(beside, indices, padding_idx, *options)
-        return out.unflatten(-1, (size, -1)), indices.meta.ndim
+        return out.unflatten(-1, (size, width)), indices.meta.ndim
     index = to_front(indices, of_indices)
     ones = [1] * (index.meta.ndim - 1)
     member = aten.arange(size, device=index.device).reshape([size, *ones])
@@ -157,7 +158,7 @@ def embedding_batching(
         return rows, 0
     # Read by the operator itself, which lets tangents through and keeps the gradient.
     padding = embedding(beside[padding_idx : padding_idx + 1], index.new_zeros(()), 0)
-    padding = padding.reshape([size, *ones, -1])
+    padding = padding.reshape([size, *ones, width])
     return aten.where((index == padding_idx).unsqueeze(-1), padding, rows), 0
 
 
@@ -211,7 +212,8 @@ def embedding_dense_backward_kernel(
     if scale_grad_by_freq:
         ones = kept.astype(xp.int64)
         counts = combined_at(xp, "add", xp.zeros(num_weights, xp.int64), rows, ones)
-        values = values / counts[rows].astype(values.dtype)[:, None]
+        # Rows of the padding are zero: what they are counted at may not be there at all.
+        values = values / xp.maximum(counts[rows], 1).astype(values.dtype)[:, None]
     # Added up in the gradient's own type, one by one, as PyTorch does and `index_add` too.
     result: Array = xp.zeros((num_weights, values.shape[1]), grad_output.dtype)
     return combined_at(xp, "add", result, rows, converted(values, grad_output.dtype))

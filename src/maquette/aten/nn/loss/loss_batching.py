@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from maquette.aten.common.batching_forms import rank_of, to_front
@@ -50,15 +51,17 @@ def _reduced(losses: Tensor, reduction: int) -> Tensor:
 
 @BatchingForm
 def reduced_backward(op: OpOverload) -> Rule:
-    """The backward of such a loss: that of each element, the mean's a share of it."""
+    """The backward of such a loss: that of each element; the mean's is divided by `self`'s."""
     names = [a.name for a in op._schema.arguments]
-    at = names.index("reduction")
+    at, of_self = names.index("reduction"), names.index("self")
 
     def rule(info: VmapInfo, in_dims: Any, *args: Any) -> Any:
         grads = op(*_element_by_element(info, in_dims, args, at))
         if args[at] == MEAN:
-            count = grads[0].numel() if grads.shape[0] else 1
-            grads = grads / count
+            sizes = list(args[of_self].meta.shape)
+            if in_dims[of_self] is not None:
+                del sizes[in_dims[of_self]]
+            grads = grads / (math.prod(sizes) or 1)
         return grads, 0
 
     return rule

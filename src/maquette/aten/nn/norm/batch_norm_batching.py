@@ -49,6 +49,8 @@ def native_batch_norm_batching(
             "statistics (func.replace_all_batch_norm_modules_)"
         )
     flat = [_channels(s, d, size) for s, d in zip(stats, in_dims[3:5])]
+    if training:  # written below, and copied back: a view of theirs cannot be copied to itself
+        flat = [None if s is None else s.clone() for s in flat]
     out, mean, rstd = aten.native_batch_norm(
         values, None, None, flat[0], flat[1], training, momentum, eps
     )
