@@ -11,6 +11,7 @@ they are never part of this repository. FILE names some of them, relative to FOL
 --packages FOLDER  more packages for both sides, made by ``pip install --target FOLDER expecttest``.
 -k TEXT            only tests whose ``Class.method`` holds the text; "A and B" asks for both.
 --every N          every Nth of those not left out, for suites of tens of thousands of tests.
+--from K           with --every: from the Kth test on, counted from 0, for other samples.
 --without TEXT     leave out tests whose ``Class.method`` holds the text; may be given often.
 --texts            a text that a test writes out inline, as a graph's code, is compared with what
                    PyTorch gives today: files of another version have that version's words.
@@ -77,7 +78,8 @@ class Side(NamedTuple):
     """How the tests are run: on ``torch`` or on ``maquette``, by which Python, with what else.
 
     texts: whether inline texts are gathered there and compared here; those expected, by test.
-    every, without: the sample: one of so many tests of those whose names hold none of the texts.
+    every, start, without: the sample: one of so many tests, from the ``start``th on, of those whose
+        names hold none of the texts.
     """
 
     name: str
@@ -87,6 +89,7 @@ class Side(NamedTuple):
     texts: dict[str, list[str]] | None = None
     every: int = 1
     without: tuple[str, ...] = ()
+    start: int = 0
 
 
 # --- one file ------------------------------------------------------------------------
@@ -126,6 +129,7 @@ def _run_process(
         "folders": [str(copy.parent), str(file.parent), side.packages],
         "only": only,
         "every": side.every,
+        "start": side.start,
         "without": side.without,
         "names": names,
         "skip": [outcome.test for outcome in done],
@@ -207,6 +211,7 @@ def answers_of_torch(side: Side, file: Path, only: str, keep: Path | None) -> li
     how = only if side.texts is None else f"{only}\ntexts"
     if side.every > 1:
         how += f"\nevery {side.every} without {side.without}"
+        how += f" from {side.start}" if side.start else ""  # answers kept earlier keep their name
     digest = hashlib.sha256(f"{how}\n{adapted(file.read_text(encoding='utf-8'))}".encode())
     kept = keep / f"{file.stem}-{digest.hexdigest()[:16]}.json"
     if kept.exists():
@@ -269,6 +274,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--packages", default="", metavar="FOLDER")
     parser.add_argument("-k", dest="only", default="", metavar="TEXT")
     parser.add_argument("--every", type=int, default=1, metavar="N")
+    parser.add_argument("--from", dest="start", type=int, default=0, metavar="K")
     parser.add_argument("--without", action="append", default=[], metavar="TEXT")
     parser.add_argument("--texts", action="store_true")
     parser.add_argument("--keep", type=Path, metavar="FOLDER")
@@ -290,6 +296,7 @@ def main(arguments: list[str]) -> int:
             {} if options.texts else None,
             options.every,
             tuple(options.without) if options.every > 1 else (),
+            options.start,
         )
         for name in ("torch", "maquette")
     )

@@ -627,7 +627,7 @@ def main() -> None:
             if any(text in name for text in unwanted) or not all(text in name for text in wanted):
                 continue
             matching += 1
-            if (matching - 1) % request["every"]:
+            if (matching - 1 - request["start"]) % request["every"]:
                 continue
         elif name not in names:
             continue
