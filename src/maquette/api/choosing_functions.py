@@ -8,6 +8,7 @@ from typing import cast
 from maquette.core.dtype import dtype
 from maquette.core.errors import check
 from maquette.core.fitting import plain
+from maquette.core.layout import strided
 from maquette.dispatch.registry import find_packet
 from maquette.tensor.tensor import Tensor
 
@@ -81,6 +82,8 @@ def norm(
         return _call(
             "linalg_matrix_norm", overload, input, p, every, keepdim, dtype=dtype, **written
         )
+    if isinstance(p, str) and dtype is not None and input.meta.layout is not strided:
+        raise ValueError("dtype argument is not supported in frobenius norm of sparse tensors")
     order = 2.0 if p is None or isinstance(p, str) else p
     return _call(
         "linalg_vector_norm",

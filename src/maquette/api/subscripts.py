@@ -19,6 +19,7 @@ from maquette.aten.view import views
 from maquette.aten.view.views import expand, lift_fresh
 from maquette.core.dtype import bool_, int64, uint8
 from maquette.core.dtype import dtype as DType
+from maquette.core.layout import strided
 from maquette.core.symbols import expect_true, is_known, is_true, node_of, plain
 from maquette.dispatch.abstract import overrides_torch_function
 from maquette.dispatch.keysets import TORCH_FUNCTION
@@ -30,6 +31,7 @@ from maquette.dispatch.torch_function import (
     modes_are_active,
     offered,
 )
+from maquette.tensor.sparse import SPARSE_LAYOUTS
 from maquette.tensor.tensor import Tensor, from_array
 
 _LARGEST = 2**63 - 1
@@ -72,6 +74,8 @@ def setitem(self: Tensor, index: object, value: object) -> None:
     if _asks(index) or (value.__class__ not in _PLAIN and _asks(value)):
         offered(Tensor.__setitem__, (self, index, value), {})
         return
+    if self.meta.layout is not strided and self.meta.layout in SPARSE_LAYOUTS:
+        raise TypeError("Cannot assign to a sparse tensor")
     if isinstance(value, np.generic):
         value = value.item()
     if not isinstance(value, (Tensor, int, float, complex)) and node_of(value) is None:

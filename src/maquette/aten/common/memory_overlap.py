@@ -25,7 +25,9 @@ from maquette.tensor.tensor import Tensor
 def warn_of_expanded(name: str, target: Array) -> None:
     """Warn of a mutation of an expanded tensor, where PyTorch still allows it."""
     strides = getattr(target, "strides", ())
-    if 0 in strides and any(s == 0 and n > 1 for s, n in zip(strides, target.shape, strict=True)):
+    if 0 not in strides or 0 in target.shape:  # NumPy's empty arrays have strides of 0
+        return
+    if any(s == 0 and n > 1 for s, n in zip(strides, target.shape, strict=True)):
         warn(
             f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before "
             f"performing this operation. This also applies to advanced indexing e.g. "

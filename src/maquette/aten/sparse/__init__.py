@@ -13,6 +13,9 @@ from maquette.aten.sparse import (
     elementwise as _elementwise,  # noqa: F401
 )
 from maquette.aten.sparse import (
+    factories as _factories,  # noqa: F401
+)
+from maquette.aten.sparse import (
     gradients as _gradients,  # noqa: F401
 )
 from maquette.aten.sparse import (
@@ -29,4 +32,7 @@ from maquette.aten.sparse import (
 )
 from maquette.aten.sparse import (
     shaping as _shaping,  # noqa: F401
+)
+from maquette.aten.sparse import (
+    sizes as _sizes,  # noqa: F401
 )

@@ -6,6 +6,7 @@ where it is asked for: ``check_invariants``, `_validate_sparse_coo_tensor_args` 
 
 from __future__ import annotations
 
+from math import prod
 from types import ModuleType
 
 import numpy as np
@@ -28,6 +29,7 @@ from maquette.tensor.sparse import (
     BLOCKED,
     BY_ROWS,
     COMPRESSED,
+    compressed_parts,
     compressed_tensor,
     coo_tensor,
 )
@@ -77,6 +79,11 @@ def _check_coo(indices: Tensor, values: Tensor, size: Shape) -> None:
     check(a.dtype is int64, lambda: f"indices must be an int64 tensor, but got {a.dtype}")
 
 
+def _in_a_row(values: Tensor) -> Tensor:
+    """One value without dimensions is a row of one."""
+    return values if values.meta.ndim else values.expand((1,))
+
+
 _with_tensors = define(
     "aten::_sparse_coo_tensor_with_dims_and_tensors(int sparse_dim, int dense_dim, SymInt[] size, "
     f"Tensor indices, Tensor values, {_SAID}, bool? is_coalesced=None) -> Tensor"
@@ -124,6 +131,7 @@ def _unsafe_coo_composite(
     pin_memory: bool | None,
     is_coalesced: bool | None,
 ) -> Tensor:
+    values = _in_a_row(values)
     _check_coo(indices, values, size)
     sparse = indices.meta.shape[0]
     made: Tensor = _with_tensors(
@@ -169,6 +177,7 @@ def coo_indices_size_composite(
 
 @coo_indices.composite
 def coo_indices_composite(indices: Tensor, values: Tensor, *options: object) -> Tensor:
+    values = _in_a_row(values)
     size = coo_extent(indices, values)
     made: Tensor = coo_indices_size(
         indices, values, size, dtype=options[0], device=options[2], is_coalesced=options[-1]
@@ -181,10 +190,6 @@ def coo_extent(indices: Tensor, values: Tensor) -> Shape:
     check(
         indices.meta.ndim == 2,
         lambda: f"indices must be sparse_dim x nnz, but got: {list(indices.meta.shape)}",
-    )
-    check(
-        values.meta.ndim >= 1,
-        lambda: f"values must be nnz x dense sizes, but got a tensor without dimensions: {values}",
     )
     sparse, count = indices.meta.shape
     if sparse and count:
@@ -264,6 +269,7 @@ def validate_coo(
     indices: Tensor, values: Tensor, size: Shape, is_coalesced: bool | None = None, *rest: object
 ) -> None:
     """RuntimeError unless these are the parts of a COO tensor of this size."""
+    values = _in_a_row(values)
     _check_coo(indices, values, size)
     _check_coo_values(indices, tuple(size[: indices.meta.shape[0]]), bool(is_coalesced))
 
@@ -383,7 +389,7 @@ def _check_places_kernel(
         f"0 <= {name}[..., 1:] - {name}[..., :-1] <= {extent}",
     )
     _must(bool((plain >= 0).all() and (plain < minors).all()), f"0 <= {other} < {extent}")
-    batches = compressed.reshape(-1, compressed.shape[-1])
+    batches = compressed.reshape(prod(compressed.shape[:-1]), compressed.shape[-1])
     for offsets, row in zip(batches, plain.reshape(len(batches), count), strict=True):
         rising = np.diff(row) > 0
         inner = np.ones(max(count - 1, 0), bool)
@@ -395,6 +401,21 @@ def _check_places_kernel(
             f"{'nrows' if extent == 'ncols' else 'ncols'} are sorted and distinct along the last "
             f"dimension values",
         )
+
+
+_validate_indices = define(
+    "aten::_validate_compressed_sparse_indices(bool is_crow, Tensor compressed_idx, Tensor "
+    "plain_idx, int cdim, int dim, int nnz) -> ()"
+)
+
+
+@_validate_indices.composite
+def _validate_indices_composite(
+    is_crow: bool, compressed_idx: Tensor, plain_idx: Tensor, cdim: int, dim: int, nnz: int
+) -> None:
+    """RuntimeError unless these are offsets of ``cdim`` rows, and places below ``dim``."""
+    name, other = INDEX_NAMES[sparse_csr if is_crow else sparse_csc]
+    _check_places(compressed_idx, plain_idx, dim, name, other, "ncols" if is_crow else "nrows")
 
 
 def _must(holds: bool, what: str) -> None:
@@ -459,6 +480,42 @@ def _unsafe_compressed_explicit(
 
 
 _unsafe_compressed.linear(values=lambda grad, result: sparse_values_at(grad, result))
+
+_compressed_with_dims = define(
+    "aten::_sparse_compressed_tensor_with_dims(int nnz, int dense_dim, int[] size, int[] "
+    "blocksize, ScalarType index_dtype, *, ScalarType? dtype=None, Layout? layout=None, Device? "
+    "device=None, bool? pin_memory=None) -> Tensor"
+)
+
+
+@_compressed_with_dims.explicit
+def _compressed_with_dims_explicit(
+    nnz: int,
+    dense_dim: int,
+    size: Shape,
+    blocksize: Shape,
+    index_dtype: DType,
+    dtype: DType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin_memory: bool | None,
+) -> Tensor:
+    """A compressed tensor of ``nnz`` elements (or blocks) whose places and values are not set."""
+    kind = _compressed(layout)
+    check(
+        len(blocksize) == (2 if kind in BLOCKED else 0),
+        lambda: (
+            f"sparse_compressed_tensor_with_dims: layout {kind} expects "
+            f"{'two' if kind in BLOCKED else 'no'} sizes of blocks, got {list(blocksize)}"
+        ),
+    )
+    made = empty_compressed(size, kind, dtype, device, tuple(blocksize), index_dtype, dense_dim)
+    offsets, plain, values = compressed_parts(made)
+    at = offsets.meta.ndim - 1
+    lead, inner = plain.meta.shape[:at], values.meta.shape[at + 1 :]
+    plain, values = plain.new_zeros((*lead, nnz)), values.new_zeros((*lead, nnz, *inner))
+    return compressed_tensor(kind, size, offsets, plain, values)
+
 
 comp_plain_value_size = define(
     "aten::sparse_compressed_tensor.comp_plain_value_size(Tensor compressed_indices, Tensor "

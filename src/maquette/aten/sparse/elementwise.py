@@ -23,7 +23,7 @@ from maquette.aten.sparse.primitives import coo_intersection, coo_merge
 from maquette.core.dtype import bool_
 from maquette.core.errors import check
 from maquette.core.layout import sparse_coo, strided
-from maquette.core.promotion import promote_types
+from maquette.core.promotion import promote_types, result_type_of
 from maquette.library.sparse_kernels import for_sparse, overload
 from maquette.tensor.sparse import (
     BLOCKED,
@@ -42,7 +42,7 @@ from maquette.tensor.tensor import Tensor
 Number = bool | int | float | complex
 
 # f(0) = 0 and f(a) + f(b) = f(a + b).
-_LINEAR = ("neg", "conj_physical", "positive")
+_LINEAR = ("neg", "_conj_physical", "conj_physical", "positive")
 # f(0) = 0 only.
 _ZERO_KEEPING = (
     "abs", "asin", "asinh", "atan", "atanh", "ceil", "deg2rad", "erf", "erfinv", "expm1", "floor",
@@ -83,6 +83,12 @@ for _name in _ZERO_KEEPING:
         _on_values(_name, linear=False)
 
 
+@for_sparse("conj_physical_")
+def conj_physical_in_place(self: Tensor) -> Tensor:
+    parts_of(self).values.conj_physical_()
+    return self
+
+
 @for_sparse("threshold_backward")
 def threshold_backward_kernel(grad_output: Tensor, self: Tensor, threshold: Number) -> Tensor:
     pattern = coalesced(self) if self.meta.layout is sparse_coo else self
@@ -119,6 +125,10 @@ def _sum(self: Tensor | Number, other: Tensor | Number, alpha: Number) -> Tensor
         lambda: (
             f"add: expected sizes of 'self' and 'other' to match, but {list(self.meta.shape)} != "
             f"{list(other.meta.shape)}"
+            if self.meta.layout is sparse_coo
+            else f"torch.add: Expected input tensors to have the same shape, but got tensor `self` "
+            f"with shape {list(self.meta.shape)} and tensor `other` with shape "
+            f"{list(other.meta.shape)}"
         ),
     )
     _check_same("add", self, other)
@@ -145,15 +155,15 @@ def _dense_and_sparse(self: Tensor | Number, other: Tensor, alpha: Number) -> Te
     assert isinstance(self, Tensor)
     kind = promote_types(self.dtype, other.dtype)
     parts = parts_of(other)
-    shape = aten.broadcast_tensors([self, self.new_empty(()).expand(other.meta.shape)])[0].shape
     check(
-        tuple(shape) == other.meta.shape,
+        self.meta.shape == other.meta.shape,
         lambda: (
-            f"add: expected 'self' to broadcast to {list(other.meta.shape)}, got "
-            f"{list(self.meta.shape)}"
+            f"add: expected 'self' and 'other' to have same size, but self has size "
+            f"{list(self.meta.shape)} while other has size {list(other.meta.shape)} (FYI: "
+            f"dense-sparse addition does not currently support broadcasting)"
         ),
     )
-    to = self.expand(shape).to(kind, copy=True)
+    to = self.to(kind, copy=True)
     if not to.is_contiguous() and not to.meta.is_dense:
         to = to.clone()
     values = parts.values.to(kind) if alpha == 1 else parts.values.to(kind) * alpha
@@ -261,18 +271,15 @@ def _product(self: Tensor | Number, other: Tensor | Number) -> Tensor:
         return with_values(self, found)
     assert isinstance(other, Tensor)
     if other.meta.layout is not strided and 0 in (self.meta.ndim, other.meta.ndim):
-        number, self = (self, other) if self.meta.ndim == 0 else (other, self)
-        return with_values(self, parts_of(self).values * dense_of(number))
+        first = not self.meta.ndim and (other.meta.ndim or nnz_of(self) <= nnz_of(other))
+        number, t = (self, other) if first else (other, self)
+        # Rows of values have a dimension more than their tensor, which promotion must not see.
+        kind = result_type_of([self.meta, other.meta])
+        return with_values(t, parts_of(t).values.to(kind) * dense_of(number).to(kind))
     if other.meta.layout is strided:
         return _product_with_dense(self, other)
-    check(
-        self.meta.shape == other.meta.shape,
-        lambda: (
-            f"mul(sparse, sparse): expected sizes to match, but {list(self.meta.shape)} != "
-            f"{list(other.meta.shape)}"
-        ),
-    )
     _check_same("mul", self, other)
+    _check_places("mul", self, other)
     if self.meta.layout is sparse_coo:
         return _product_of_coo(self, other)
     if parts[0] is parts_of(other)[0]:
@@ -301,19 +308,33 @@ def _product_with_dense(self: Tensor, other: Tensor) -> Tensor:
     return with_values(self, found)
 
 
-def _product_of_coo(self: Tensor, other: Tensor) -> Tensor:
-    dims = sparse_dims(self)[0]
+def _check_places(name: str, self: Tensor, other: Tensor) -> None:
+    """RuntimeError unless elements of both have places in common; dense sizes may broadcast."""
+    mine, theirs = sparse_dims(self)[0], sparse_dims(other)[0]
+    if self.meta.layout is sparse_coo:
+        alike = self.meta.ndim == other.meta.ndim and mine == theirs
+        alike = alike and self.meta.shape[:mine] == other.meta.shape[:mine]
+    else:
+        alike = self.meta.shape == other.meta.shape
     check(
-        dims == sparse_dims(other)[0],
-        lambda: "mul(sparse, sparse): expected the same number of sparse dimensions",
+        alike,
+        lambda: (
+            f"{name}: expects sparse inputs with equal dimensionality, number of sparse "
+            f"dimensions, and shape of sparse dimensions, got {list(self.meta.shape)} with {mine} "
+            f"sparse dimensions and {list(other.meta.shape)} with {theirs}"
+        ),
     )
-    if not (coo_parts(self).coalesced and coo_parts(other).coalesced):
-        return _product_of_uncoalesced(self, other)
+
+
+def _product_of_coo(self: Tensor, other: Tensor) -> Tensor:
     a, b = coo_parts(self), coo_parts(other)
-    here, there = coo_intersection(a.indices, b.indices, self.meta.shape[:dims])
+    if not (a.coalesced and b.coalesced):
+        return _product_of_uncoalesced(self, other)
+    sizes = self.meta.shape[: a.indices.meta.shape[0]]
+    here, there = coo_intersection(a.indices, b.indices, sizes)
     values = aten.mul(a.values.index_select(0, here), b.values.index_select(0, there))
     indices = a.indices.index_select(1, here)
-    return coo_tensor(self.meta.shape, indices, values, coalesced=True)
+    return coo_tensor((*sizes, *values.meta.shape[1:]), indices, values, coalesced=True)
 
 
 def _product_of_uncoalesced(self: Tensor, other: Tensor) -> Tensor:
@@ -322,7 +343,9 @@ def _product_of_uncoalesced(self: Tensor, other: Tensor) -> Tensor:
     if coo_parts(self).coalesced == coo_parts(other).coalesced:
         swap = nnz_of(other) <= nnz_of(self)
     kept, factor = (other, self) if swap else (self, other)
-    return with_values(kept, coo_parts(kept).values * values_at(factor, kept))
+    values = coo_parts(kept).values * values_at(factor, kept)
+    sizes = kept.meta.shape[: sparse_dims(kept)[0]]
+    return with_values(kept, values, shape=(*sizes, *values.meta.shape[1:]))
 
 
 for_sparse("mul.Tensor", "mul.Scalar")(_product)

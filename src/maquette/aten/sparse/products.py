@@ -15,11 +15,13 @@ from maquette.aten.sparse.parts import sparse_values_at, sparse_with_values
 from maquette.aten.sparse.primitives import coo_coo_product, coo_product, csr_product
 from maquette.core.errors import check
 from maquette.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
+from maquette.core.strides import Shape
 from maquette.library.page import Variant, define
 from maquette.library.sparse_kernels import for_coo, for_sparse, overload
 from maquette.tensor.sparse import (
     BLOCKED,
     compressed_parts,
+    compressed_tensor,
     coo_parts,
     coo_tensor,
     parts_of,
@@ -114,7 +116,10 @@ for_sparse("mm")(product)
 def mv_kernel(self: Tensor, vec: Tensor) -> Tensor:
     check(
         self.meta.ndim == 2 and vec.meta.ndim == 1,
-        lambda: f"mv: expected a matrix and a vector, got {self.meta} and {vec.meta}",
+        lambda: (
+            f"mv: two tensor dim should be 2 and 1, but got SparseTensor Dim: {self.meta.ndim} "
+            f"Tensor Dim: {vec.meta.ndim}"
+        ),
     )
     check(
         self.meta.shape[1] == vec.meta.shape[0],
@@ -322,12 +327,21 @@ def sparse_sampled_addmm_kernel(
             f"sampled_addmm: self.shape {list(self.meta.shape)} is not the shape of the product"
         ),
     )
+    if self.meta.ndim == 2 < max(mat1.meta.ndim, mat2.meta.ndim):
+        self = _batched(self, aten.matmul(mat1, mat2).meta.shape)
     values = parts_of(self).values
     if self.meta.ndim == 2:
         sampled = _sampled(self, mat1, mat2)
     else:
         sampled = (mat1 @ mat2)[tuple(places_of(self))]
     return with_values(self, values * beta + sampled * alpha)
+
+
+def _batched(pattern: Tensor, shape: Shape) -> Tensor:
+    """A compressed matrix as often as batches ask for it."""
+    lead = shape[:-2]
+    parts = [p.expand((*lead, *p.meta.shape)) for p in compressed_parts(pattern)]
+    return compressed_tensor(pattern.meta.layout, shape, *parts)
 
 
 sparse_sampled_addmm.derivative(

@@ -133,12 +133,22 @@ def norm_kernel(
     self: Tensor, ord: float, dim: Dims | None, keepdim: bool, dtype: DType | None
 ) -> Tensor:
     check(
-        dim is None or len(dim) in (0, self.meta.ndim),
-        lambda: f"norm: a sparse tensor has a norm over all dimensions only, got dim={dim}",
+        not keepdim,
+        lambda: "norm_sparse currently does not support keepdim=True",
     )
-    values = parts_of(coalesced(self)).values
-    found: Tensor = aten.linalg_vector_norm(values, ord, None, False, dtype=dtype)
-    return found.reshape([1] * self.meta.ndim) if keepdim else found
+    check(
+        dim is None or len(dim) in (0, self.meta.ndim),
+        lambda: (
+            f"norm_sparse currently only supports full reductions, so 'dim' must either be empty "
+            f"or contain all dimensions of the input, got {list(dim or ())}"
+        ),
+    )
+    check(
+        dtype is None,
+        lambda: "norm_sparse currently does not support 'dtype' argument",
+    )
+    found: Tensor = aten.linalg_vector_norm(parts_of(coalesced(self)).values, ord)
+    return found
 
 
 @for_coo("any")

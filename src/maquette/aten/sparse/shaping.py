@@ -1,13 +1,11 @@
-"""Copies, transposes, selections and joins of sparse tensors, and those that specify nothing."""
+"""Copies, transposes, selections and joins of sparse tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 from maquette.aten.common.operators import aten
-from maquette.aten.sparse.construction import empty_compressed, empty_coo
 from maquette.aten.sparse.forms import coalesced, coo_of, layout_name
 from maquette.aten.sparse.primitives import selected_columns
 from maquette.core.device import canonical
@@ -16,6 +14,7 @@ from maquette.core.dtype import dtype as DType
 from maquette.core.errors import check, check_index
 from maquette.core.layout import layout as Layout
 from maquette.core.layout import (
+    contiguous_format,
     sparse_bsc,
     sparse_bsr,
     sparse_coo,
@@ -25,10 +24,11 @@ from maquette.core.layout import (
 )
 from maquette.core.strides import Shape
 from maquette.dispatch.tags import Tag
-from maquette.library.page import define, describe
-from maquette.library.sparse_kernels import for_compressed, for_coo, for_sparse, overload
+from maquette.library.page import define
+from maquette.library.sparse_kernels import for_compressed, for_coo, for_sparse
 from maquette.tensor.sparse import (
     BLOCKED,
+    BY_ROWS,
     CompressedParts,
     CooParts,
     batch_dims,
@@ -46,10 +46,8 @@ from maquette.tensor.sparse import (
     sparse_meta,
     sparse_tensor,
     specifies_nothing,
-    with_values,
 )
 from maquette.tensor.tensor import Tensor
-from maquette.tensor.up_to_date import relayout
 
 Number = bool | int | float | complex
 
@@ -58,6 +56,10 @@ Number = bool | int | float | complex
 
 @for_sparse("clone")
 def clone_kernel(self: Tensor, memory_format: object) -> Tensor:
+    check(
+        memory_format in (None, contiguous_format),  # copies of views ask for the latter
+        lambda: f"clone: unsupported memory format option {memory_format} of a sparse tensor",
+    )
     return sparse_tensor(self.meta, mapped(parts_of(self), lambda p: p.clone()))
 
 
@@ -98,8 +100,13 @@ def _to_copy_kernel(
 def copy_kernel(self: Tensor, src: Tensor, non_blocking: bool) -> Tensor:
     check(
         isinstance(src, Tensor) and self.meta.layout is not strided,
-        lambda: f"copy_() between {layout_name(self)} and dense tensors is not supported",
+        lambda: (
+            f"copy_() between dense and sparse Tensors is not implemented! Found self type = "
+            f"{layout_name(self)} and src type = {layout_name(src)}; use to_dense()"
+        ),
     )
+    if self.meta.layout is not sparse_coo:
+        _check_same_pattern(self, src)
     check(
         src.meta.layout is self.meta.layout,
         lambda: (
@@ -115,17 +122,45 @@ def copy_kernel(self: Tensor, src: Tensor, non_blocking: bool) -> Tensor:
         ),
     )
     parts = parts_of(src)
-    if self.meta.layout is not sparse_coo:
-        check(
-            nnz_of(self) == nnz_of(src),
-            lambda: (
-                "copy_: only sparse compressed tensors with the same number of specified elements "
-                "are supported."
-            ),
-        )
     kept = mapped(parts, lambda p: p.to(device=self.meta.device, copy=True))
     set_parts(self, kept._replace(values=kept.values.to(self.meta.dtype)))
     return self
+
+
+def _check_same_pattern(self: Tensor, src: Tensor) -> None:
+    """RuntimeError unless both are compressed alike and specify the same number of elements."""
+    check(
+        src.meta.layout is self.meta.layout,
+        lambda: (
+            f"torch.copy_: copy of sparse compressed tensors having different layouts is not "
+            f"supported. self layout is {layout_name(self)} and src layout is {layout_name(src)}"
+        ),
+    )
+    check(
+        nnz_of(self) == nnz_of(src),
+        lambda: (
+            "torch.copy_: only sparse compressed tensors with the same number of specified "
+            "elements are supported."
+        ),
+    )
+    at = batch_dims(self) + (0 if self.meta.layout in BY_ROWS else 1)
+    mine, theirs = self.meta.shape[at], src.meta.shape[at]
+    check(
+        mine == theirs,
+        lambda: (
+            f"torch.copy_: expected shapes of self and src to match along dimension {at} for "
+            f"{layout_name(self)} layout but the corresponding dimensions of self and src are "
+            f"{mine} and {theirs}, respectively."
+        ),
+    )
+    check(
+        block_of(self) == block_of(src),
+        lambda: (
+            f"torch.copy_: copy of sparse compressed tensors having different block sizes is not "
+            f"supported. self and src block sizes are {list(block_of(self))} and "
+            f"{list(block_of(src))}, respectively."
+        ),
+    )
 
 
 copy_sparse_to_sparse_ = define(
@@ -157,243 +192,6 @@ def fill_kernel(self: Tensor, value: Number) -> Tensor:
 @for_sparse("contiguous")
 def contiguous_kernel(self: Tensor, memory_format: object) -> Tensor:
     return self
-
-
-# --- those that specify nothing ---------------------------------------------------------------
-
-
-def empty_of(
-    size: Shape, dtype: DType | None, layout: Layout | None, device: Device | None
-) -> Tensor:
-    """A tensor of a sparse layout that specifies nothing."""
-    if layout is sparse_coo:
-        return empty_coo(size, len(size), dtype, device)
-    assert layout is not None
-    check_blocks_known(layout)
-    check(
-        len(size) >= 2,
-        lambda: f"a tensor of layout {layout} has at least 2 dimensions, got size {list(size)}",
-    )
-    return empty_compressed(size, layout, dtype, device)
-
-
-def check_blocks_known(layout: Layout) -> None:
-    """RuntimeError for a layout of blocks: nothing tells their size."""
-    check(
-        layout not in BLOCKED,
-        lambda: f"empty: of layout {layout} the size of blocks is not known; use to_sparse_bsr()",
-    )
-
-
-@for_sparse("zeros", "empty.memory_format")
-def zeros_kernel(
-    size: Shape,
-    dtype: DType | None,
-    layout: Layout | None,
-    device: Device | None,
-    *rest: object,
-) -> Tensor:
-    return empty_of(size, dtype, layout, device)
-
-
-@for_sparse("zeros_like")
-def zeros_like_kernel(
-    self: Tensor,
-    dtype: DType | None,
-    layout: Layout | None,
-    device: Device | None,
-    *rest: object,
-) -> Tensor:
-    kind, where = dtype or self.meta.dtype, device or self.meta.device
-    wanted = layout or self.meta.layout
-    shape = self.meta.shape
-    if wanted is strided:
-        found: Tensor = aten.zeros(shape, dtype=kind, device=where)
-        return found
-    if self.meta.layout is strided:
-        return empty_of(shape, kind, wanted, where)
-    sparse, dense = sparse_dims(self)
-    parts = parts_of(self)
-    if wanted is sparse_coo:
-        return empty_coo(shape, len(shape) - dense, kind, where)
-    if isinstance(parts, CooParts):
-        check_blocks_known(wanted)
-        return empty_compressed(shape, wanted, kind, where, dense_dim=dense if sparse == 2 else 0)
-    if wanted in BLOCKED and self.meta.layout not in BLOCKED:
-        check_blocks_known(wanted)
-    block = block_of(self) if wanted in BLOCKED else ()
-    index = parts.compressed.meta.dtype
-    return empty_compressed(shape, wanted, kind, where, block, index, dense)
-
-
-@for_coo("zeros.out")
-def zeros_out_kernel(size: Shape, out: Tensor) -> Tensor:
-    found: Tensor = out.sparse_resize_and_clear_(size, len(size), 0)
-    return found
-
-
-@for_compressed("zeros.out")
-def zeros_out_compressed_kernel(size: Shape, out: Tensor) -> Tensor:
-    found: Tensor = out.zero_()
-    if tuple(size) != out.meta.shape:
-        made = empty_of(size, out.meta.dtype, out.meta.layout, out.meta.device)
-        set_parts(out, parts_of(made))
-        relayout(out, made.meta)
-    return found
-
-
-@for_coo("empty_like")
-def empty_like_kernel(self: Tensor, *options: Any) -> Tensor:
-    return zeros_like_kernel(self, *options)
-
-
-def _values_like(name: str, numbers: int = 0) -> None:
-    """A factory that keeps a compressed tensor's indices; numbers: parameters before the dtype."""
-    op = overload(name)
-
-    @for_compressed(name)
-    def kernel(self: Tensor, *params: Any) -> Tensor:
-        given, (dtype, layout, device, *_) = params[:numbers], params[numbers:]
-        if layout not in (None, self.meta.layout):
-            if name == "empty_like":
-                return zeros_like_kernel(self, dtype, layout, device)
-            raise RuntimeError(f"{name}: expected layout {self.meta.layout}, got {layout}")
-        values = op(parts_of(self).values, *given, dtype=dtype, device=device)
-        return with_values(self, values)
-
-
-_values_like("empty_like")
-_values_like("ones_like")
-_values_like("randn_like")
-_values_like("full_like", 1)
-
-
-def _dense_like(name: str, numbers: int = 0) -> None:
-    """A factory that makes no COO tensor, but a strided one of a COO tensor's size."""
-    op = overload(name)
-
-    @for_coo(name)
-    def kernel(self: Tensor, *params: Any) -> Tensor:
-        given, (dtype, layout, device, *_) = params[:numbers], params[numbers:]
-        check(
-            layout is strided,
-            lambda: (
-                f"{name} is not implemented for sparse layout, got {layout or sparse_coo}; ask for "
-                f"layout=torch.strided, or use zeros_like"
-            ),
-        )
-        kind, where = dtype or self.meta.dtype, device or self.meta.device
-        pattern = aten.zeros(self.meta.shape, dtype=kind, device=where)
-        return op(pattern, *given)
-
-
-_dense_like("ones_like")
-_dense_like("full_like", 1)
-_dense_like("rand_like")
-_dense_like("randn_like")
-
-
-@for_sparse("ones", "full")
-def full_kernel(*args: object) -> Tensor:
-    raise RuntimeError("full(...) is not implemented for sparse layout")
-
-
-@for_sparse("new_zeros", "new_empty")
-def new_zeros_kernel(
-    self: Tensor,
-    size: Shape,
-    dtype: DType | None,
-    layout: Layout | None,
-    device: Device | None,
-    *rest: object,
-) -> Tensor:
-    wanted = layout or self.meta.layout
-    kind, where = dtype or self.meta.dtype, device or self.meta.device
-    if wanted is strided:
-        found: Tensor = aten.zeros(size, dtype=kind, device=where)
-        return found
-    return empty_of(size, kind, wanted, where)
-
-
-# --- sizes ------------------------------------------------------------------------------------
-
-
-def _resize(self: Tensor, size: Shape, sparse_dim: int, dense_dim: int, *, clear: bool) -> Tensor:
-    parts = coo_parts(self)
-    check(
-        sparse_dim + dense_dim == len(size),
-        lambda: (
-            f"number of dimensions must be sparse_dim ({sparse_dim}) + dense_dim ({dense_dim}), "
-            f"but got {len(size)}"
-        ),
-    )
-    same = sparse_dim == parts.indices.meta.shape[0] and size[sparse_dim:] == tuple(
-        parts.values.meta.shape[1:]
-    )
-    if clear or not parts.indices.meta.shape[1] or not same:
-        check(
-            clear or not parts.indices.meta.shape[1],
-            lambda: (
-                "changing the number of sparse dimensions or the sizes of dense ones on a tensor "
-                "with elements is not supported; clear it first: sparse_resize_and_clear_()"
-            ),
-        )
-        indices = parts.indices.new_empty((sparse_dim, 0))
-        values = parts.values.new_empty((0, *size[sparse_dim:]))
-        parts = CooParts(indices, values, True)
-    else:
-        smaller = [a < b for a, b in zip(size, self.meta.shape[: len(size)], strict=True)]
-        check(
-            not any(smaller),
-            lambda: (
-                "shrinking the size of sparse dimensions (from "
-                f"{list(self.meta.shape[:sparse_dim])} to {list(size[:sparse_dim])}) on a tensor "
-                "with elements is not supported"
-            ),
-        )
-    self.meta = sparse_meta(sparse_coo, size, parts.values)
-    set_parts(self, parts)
-    return self
-
-
-for _name, _clear in (("sparse_resize_", False), ("sparse_resize_and_clear_", True)):
-    define(
-        f"aten::{_name}(Tensor(a!) self, int[] size, int sparse_dim, int dense_dim) -> Tensor(a!)",
-        tags=[Tag.inplace],
-    ).functional_form("it changes what the tensor itself specifies")
-    for_coo(_name)(
-        lambda self, size, sparse_dim, dense_dim, clear=_clear: _resize(
-            self, size, sparse_dim, dense_dim, clear=clear
-        )
-    )
-describe(
-    "sparse_resize_and_clear_",
-    "Give a sparse tensor sizes and numbers of sparse and dense dimensions, and no elements.",
-)
-describe(
-    "sparse_resize_",
-    "Give a sparse tensor sizes and numbers of sparse and dense dimensions; its elements stay.",
-)
-
-resize_as_sparse_ = define(
-    "aten::resize_as_sparse_(Tensor(a!) self, Tensor the_template) -> Tensor(a!)",
-    tags=[Tag.inplace],
-)
-resize_as_sparse_.describe("Give a sparse tensor the sizes and the sparse dimensions of another.")
-resize_as_sparse_.functional_form("it changes what the tensor itself specifies")
-
-
-@for_coo("resize_as_sparse_")
-def resize_as_sparse_kernel(self: Tensor, the_template: Tensor) -> Tensor:
-    sparse, dense = sparse_dims(the_template)
-    if (self.meta.shape, sparse_dims(self)) == (the_template.meta.shape, (sparse, dense)):
-        return self
-    return _resize(self, the_template.meta.shape, sparse, dense, clear=not nnz_of(self))
-
-
-@for_coo("resize_as_")
-def resize_as_kernel(self: Tensor, the_template: Tensor, memory_format: object) -> Tensor:
-    return resize_as_sparse_kernel(self, the_template)
 
 
 # --- turned -----------------------------------------------------------------------------------
@@ -448,8 +246,8 @@ def _compressed_transposed(
     check(
         high < batch or low >= batch + 2,
         lambda: (
-            f"transpose(): can only transpose two batch dimensions, two dense dimensions, or the "
-            f"two sparse dimensions, got dims {a} and {b}"
+            f"transpose(): can only transpose dimensions of the same type (Batch, Sparse, Dense), "
+            f"got {a}({_kind_of(a, batch)}) and {b}({_kind_of(b, batch)})"
         ),
     )
     if high < batch:
@@ -458,6 +256,11 @@ def _compressed_transposed(
     shift = 1 + (2 if self.meta.layout in BLOCKED else 0) - 2
     values = parts.values.transpose(a + shift, b + shift)
     return compressed_tensor(self.meta.layout, shape, parts.compressed, parts.plain, values)
+
+
+def _kind_of(dim: int, batch: int) -> str:
+    """What a dimension of a compressed tensor is, as messages name it."""
+    return "Batch" if dim < batch else "Sparse" if dim < batch + 2 else "Dense"
 
 
 @for_sparse("t")
@@ -516,9 +319,11 @@ def permute_kernel(self: Tensor, dims: Sequence[int]) -> Tensor:
     )
     shape = [self.meta.shape[d] for d in order]
     inner = [0, *(d - sparse + 1 for d in order[sparse:])]
-    sorted_ = order[:sparse] == list(range(sparse))
+    lead = list(range(sparse))
     values = parts.values.permute(inner)
-    indices = parts.indices if sorted_ else parts.indices[order[:sparse]]
+    indices = parts.indices if order[:sparse] == lead else parts.indices[order[:sparse]]
+    # As in PyTorch, sorted indices are known by dimensions as they were given: not counted back.
+    sorted_ = list(dims[:sparse]) == lead
     return coo_tensor(shape, indices, values, coalesced=parts.coalesced and sorted_)
 
 
@@ -624,13 +429,13 @@ def _selected_of_compressed(self: Tensor, at: int, number: int) -> Tensor:
         taken = [p.select(at, number) for p in parts]
         return compressed_tensor(self.meta.layout, shape, *taken)
     check(
-        batch == 0,
+        batch == 0 or at >= batch + 2,
         lambda: (
             "selecting sparse dimensions is not supported for batched sparse compressed tensors. "
             "Select from the batch first."
         ),
     )
-    if at < 2:
+    if at < batch + 2:
         found: Tensor = coo_of(self).select(at, number)
         return coalesced(found)
     values = parts.values.select(at - 1 + (2 if self.meta.layout in BLOCKED else 0), number)
@@ -645,20 +450,11 @@ def stack_kernel(tensors: Sequence[Tensor], dim: int) -> Tensor:
 @for_coo("cat")
 def cat_kernel(tensors: Sequence[Tensor], dim: int) -> Tensor:
     first = tensors[0]
-    check(
-        all(t.meta.layout is first.meta.layout for t in tensors),
-        lambda: "Concatenating sparse tensors, but a tensor is not sparse",
-    )
-    at, (sparse, dense) = first._wrap(dim), sparse_dims(first)
-    check(
-        all(sparse_dims(t) == (sparse, dense) for t in tensors),
-        lambda: "All tensors must have the same sparse and dense dimensions",
-    )
-    rest = [(*t.meta.shape[:at], *t.meta.shape[at + 1 :]) for t in tensors]
-    check(
-        all(r == rest[0] for r in rest),
-        lambda: f"All tensors must have the same sizes but for dimension {at}, got {rest}",
-    )
+    for i, t in enumerate(tensors):
+        _check_layout(t, i)
+    at, sparse = first._wrap(dim), sparse_dims(first)[0]
+    for i, t in enumerate(tensors):
+        _check_joins(first, t, at, i)
     shape = list(first.meta.shape)
     shape[at] = sum(t.meta.shape[at] for t in tensors)
     pieces, offset = [], 0
@@ -678,6 +474,36 @@ def cat_kernel(tensors: Sequence[Tensor], dim: int) -> Tensor:
     return coo_tensor(shape, indices, aten.cat([p[1] for p in pieces]), coalesced=none)
 
 
+def _check_layout(t: Tensor, i: int) -> None:
+    """RuntimeError unless a tensor to be joined is COO; i: which it is."""
+    what = "a dense tensor" if t.meta.layout is strided else f"a tensor of layout {t.meta.layout}"
+    check(
+        t.meta.layout is sparse_coo,
+        lambda: f"Concatenating sparse tensors, but {what} was found at position {i}.",
+    )
+
+
+def _check_joins(first: Tensor, t: Tensor, at: int, i: int) -> None:
+    """RuntimeError unless a tensor can stand after the first along a dimension."""
+    sizes, other = first.meta.shape, t.meta.shape
+    check(
+        len(other) == len(sizes)
+        and (*other[:at], *other[at + 1 :]) == (*sizes[:at], *sizes[at + 1 :]),
+        lambda: (
+            f"All tensors must have the same shape: {list(sizes)} (except in the concatenating "
+            f"dimension), but found shape: {list(other)} at position {i}."
+        ),
+    )
+    (sparse, dense), found = sparse_dims(first), sparse_dims(t)
+    check(
+        found == (sparse, dense),
+        lambda: (
+            f"All tensors must have the same sparse_dim and dense_dim: {sparse}, {dense}, but "
+            f"tensor at position {i} has {found[0]}, {found[1]}."
+        ),
+    )
+
+
 def _padded(values: Tensor, dim: int, offset: int, extent: int) -> Tensor:
     """Values with zeros before and after along a dense dimension."""
     shape = list(values.meta.shape)
@@ -690,7 +516,11 @@ def _padded(values: Tensor, dim: int, offset: int, extent: int) -> Tensor:
 
 @for_coo("narrow_copy")
 def narrow_copy_kernel(self: Tensor, dim: int, start: int, length: int) -> Tensor:
-    at = self._wrap(dim)
+    at = dim
+    check(
+        0 <= dim < self.meta.ndim,
+        lambda: f"Dimension {dim} out of range. Expecting 0 <= dim < {self.meta.ndim}.",
+    )
     extent = self.meta.shape[at]
     check(
         0 <= start <= start + length <= extent,

@@ -66,7 +66,7 @@ def _pattern(t: Tensor, *, masked: bool) -> Tensor:
 
 def _filled(full: Tensor, dense: Tensor, block: tuple[int, int] | None, inner: int) -> Tensor:
     """A compressed tensor that specifies all of ``dense``: zeros are lifted while it is made."""
-    lift = 1 + dense.abs().max()
+    lift = 1 + (dense.abs().max() if dense.numel() else 0)
     made = (dense + lift).to_sparse(layout=full.layout, blocksize=block, dense_dim=inner)
     return _with_values(full, made.values() - lift)
 
