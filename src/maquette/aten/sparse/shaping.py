@@ -12,7 +12,6 @@ from maquette.core.device import canonical
 from maquette.core.device import device as Device
 from maquette.core.dtype import dtype as DType
 from maquette.core.errors import check, check_index
-from maquette.core.layout import layout as Layout
 from maquette.core.layout import (
     contiguous_format,
     sparse_bsc,
@@ -22,6 +21,7 @@ from maquette.core.layout import (
     sparse_csr,
     strided,
 )
+from maquette.core.layout import layout as Layout
 from maquette.core.strides import Shape
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
