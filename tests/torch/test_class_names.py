@@ -101,3 +101,13 @@ def test_distributions_are_pickled_as_pytorch_has_them() -> None:
         "torch.distributions.log_normal",
         "LogNormal",
     )
+
+
+def test_nodes_of_functions_say_that_they_are_in_torch(installed: ModuleType) -> None:
+    class Own(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+    made = Own.apply(torch.ones(1, requires_grad=True))
+    assert repr(made.grad_fn).startswith("<torch.autograd.function.OwnBackward object at 0x")

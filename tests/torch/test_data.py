@@ -187,3 +187,8 @@ def test_arrays_of_texts_are_not_collated() -> None:
 
 def test_a_loader_says_how_its_samples_are_asked_for() -> None:
     assert DataLoader(Squares())._dataset_kind == _DatasetKind.Map
+
+
+def test_T55_nothing_to_draw_from_is_refused_when_it_is_given() -> None:
+    with pytest.raises(ValueError, match="num_samples=0"):
+        data.DataLoader([], shuffle=True)

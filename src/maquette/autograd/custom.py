@@ -191,6 +191,9 @@ class CustomNode(Node):
     def name(self) -> str:
         return self.label or type(self).__name__
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.{self.name()} object at {hex(id(self))}>"
+
     def output_count(self) -> int:
         return len(self._results)
 
@@ -276,7 +279,9 @@ def _structure(value: object) -> str:
 
 def node_class(label: str) -> type[CustomNode]:
     """A class of nodes of its own, so that a node's type says whose backward it is."""
-    return type(label, (CustomNode,), {"__slots__": (), "label": label})
+    # Where `FunctionCtx` says that it is: under `install`, in PyTorch's file.
+    place = {"__module__": FunctionCtx.__module__}
+    return type(label, (CustomNode,), {"__slots__": (), "label": label, **place})
 
 
 def group(

@@ -142,7 +142,8 @@ def install() -> None:
     sys.modules[_REAL] = face
     face.__name__ = _REAL  # programs ask it, to know whose tensors they have
     class_names.name_types()
-    for package in {*paths.PACKAGES.values()} & sys.modules.keys():
+    own = (f"{_FACE}.{name}" for name in paths.top_level())
+    for package in {*paths.PACKAGES.values(), *own} & sys.modules.keys():
         class_names.name_loaded(package)
 
 
