@@ -28,6 +28,7 @@ from maquette.library.arrays import backend_kernel
 from maquette.library.page import OperatorPage, define
 from maquette.library.variants import check_writable
 from maquette.tensor.keys import CONJUGATE, NEGATIVE
+from maquette.tensor.sparse import SPARSE_LAYOUTS
 from maquette.tensor.tensor import Tensor, alias
 
 _FAKE = DispatchKey.Fake
@@ -89,7 +90,18 @@ conj = define("aten::conj(Tensor(a) self) -> Tensor(a)")
 conj.describe(
     "The conjugate of a complex tensor, computed when its elements are read; a real one itself."
 )
-conj.composite(lambda self: _conj(self) if self.meta.dtype.is_complex else self)
+
+
+@conj.composite
+def conj_composite(self: Tensor) -> Tensor:
+    """Sparse tensors are conjugated at once: their values say nothing of what waits."""
+    if not self.meta.dtype.is_complex:
+        return self
+    waits = self.meta.layout not in SPARSE_LAYOUTS
+    found: Tensor = _conj(self) if waits else _conj_physical(self)
+    return found
+
+
 resolve_conj = define("aten::resolve_conj(Tensor(a) self) -> Tensor(a)")
 resolve_conj.describe("The tensor with a conjugation that waits computed; itself, if none does.")
 resolve_conj.composite(lambda self: self.clone() if self.is_conj() else self)

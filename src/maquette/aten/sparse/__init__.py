@@ -36,3 +36,6 @@ from maquette.aten.sparse import (
 from maquette.aten.sparse import (
     sizes as _sizes,  # noqa: F401
 )
+from maquette.aten.sparse import (
+    solves as _solves,  # noqa: F401
+)

@@ -19,7 +19,6 @@ from maquette.core.strides import Shape
 from maquette.library.page import Variant, define
 from maquette.library.sparse_kernels import for_coo, for_sparse, overload
 from maquette.tensor.sparse import (
-    BLOCKED,
     compressed_parts,
     compressed_tensor,
     coo_parts,
@@ -79,10 +78,10 @@ def product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _check_layouts(left: Tensor, right: Tensor) -> None:
-    """Refuse pairs of layouts without a product: mixed ones, and blocks from the right."""
+    """Refuse pairs of layouts without a product: mixed ones, and rows of blocks from the right."""
     pair = {left.meta.layout, right.meta.layout}
     check(
-        right.meta.layout not in BLOCKED
+        right.meta.layout is not sparse_bsr
         and (strided in pair or pair == {sparse_coo} or pair <= {sparse_csr, sparse_csc}),
         lambda: (
             f"mm: computation on {left.device.type} is not implemented for {layout_name(left)} @ "
@@ -124,8 +123,9 @@ def mv_kernel(self: Tensor, vec: Tensor) -> Tensor:
     check(
         self.meta.shape[1] == vec.meta.shape[0],
         lambda: (
-            f"mv: expected self.size(-1) == vec.size(-1), got {self.meta.shape[1]} and "
-            f"{vec.meta.shape[0]}"
+            f"mv: expected self.size(-1) == vec.size(-1), size mismatch, got input "
+            f"({self.meta.shape[0]}), mat ({self.meta.shape[0]}x{self.meta.shape[1]}), vec "
+            f"({vec.meta.shape[0]})"
         ),
     )
     found: Tensor = product(self, vec.unsqueeze(1)).squeeze(1)

@@ -349,6 +349,13 @@ def unsqueeze_kernel(self: Tensor, dim: int) -> Tensor:
     return coo_tensor(shape, indices, parts.values)
 
 
+@for_coo("view_as_real")
+def view_as_real_kernel(self: Tensor) -> Tensor:
+    parts = coo_parts(self)
+    values = aten.view_as_real(parts.values)
+    return coo_tensor((*self.meta.shape, 2), parts.indices, values, coalesced=parts.coalesced)
+
+
 # --- selected and joined ----------------------------------------------------------------------
 
 
