@@ -15,6 +15,19 @@ from maquette.backends.loops.channel_convolution import (
     channel_spread,
     channel_sums,
 )
+from maquette.backends.loops.channels_last.convolution import (
+    add_windows_last,
+    channel_products_last,
+    channel_spread_last,
+    channel_sums_last,
+)
+from maquette.backends.loops.channels_last.norms import (
+    column_gradients,
+    column_group_gradients,
+    column_groups,
+    column_moments,
+    scaled_columns,
+)
 from maquette.backends.loops.conversions import converted, converted_into, looked_up
 from maquette.backends.loops.elementwise import (
     adam_step,
@@ -142,6 +155,15 @@ from maquette.backends.loops.windows import (
 )
 
 __all__ = [
+    "add_windows_last",
+    "channel_products_last",
+    "channel_spread_last",
+    "channel_sums_last",
+    "column_gradients",
+    "column_group_gradients",
+    "column_groups",
+    "column_moments",
+    "scaled_columns",
     "add_pulls",
     "add_samples",
     "add_to_planes",

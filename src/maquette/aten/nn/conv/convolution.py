@@ -16,7 +16,14 @@ from maquette.aten.nn.conv.convolution_batching import (
     convolution_backward_batching,
     convolution_batching,
 )
-from maquette.aten.nn.conv.convolution_maps import Geometry, Ints, correlate, spread, weight_sums
+from maquette.aten.nn.conv.convolution_maps import (
+    Geometry,
+    Ints,
+    alike,
+    correlate,
+    spread,
+    weight_sums,
+)
 from maquette.aten.nn.conv.sliding_windows import expanded, reach
 from maquette.core.dtype import bool_, float32, float64
 from maquette.core.errors import check, check_not_implemented
@@ -475,6 +482,8 @@ def convolution_backward_kernel(
         bias = _bias_shape(grad_output.shape[1], bias_sizes)
         made = [xp.zeros(shape, input.dtype) for shape in (input.shape, weight.shape, bias)]
         return tuple([zeros if m else None for zeros, m in zip(made, output_mask, strict=True)])
+    if groups == 1 or groups == input.shape[1]:
+        grad_output = alike(xp, input, grad_output)
     if output_mask[0] and transposed:
         by_input = correlate(xp, grad_output, weight, space, geometry, groups)
     elif output_mask[0]:

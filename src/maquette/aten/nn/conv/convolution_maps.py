@@ -17,7 +17,9 @@ import numpy as np
 
 from maquette.aten.common.accumulation import Array, Index, wide
 from maquette.aten.common.array_libraries import assigned_at, own_convolutions, product_at
+from maquette.aten.common.channels_last import channels_second, laid_last, with_channels_last
 from maquette.aten.common.large_arrays import loops_for, loops_of_places
+from maquette.aten.nn.conv import channels_last_maps
 from maquette.aten.nn.conv.sliding_windows import cropped, fold, padded, reach, windows
 
 Ints = Sequence[int]
@@ -246,6 +248,28 @@ def _added(total: Array, more: Array) -> Array:
     return total
 
 
+# --- channels in a row ------------------------------------------------------------------------
+
+
+def _with_channels_last(xp: ModuleType, x: Array, other: Array, groups: int) -> Array | None:
+    """An operand as [batch, *space, channels] if it can be worked on as it lies in memory.
+
+    None for lines, whose result has its channels second, and for groups of several channels.
+    """
+    fits = xp is np and x.ndim > 3 and x.dtype.kind in "fc" and x.size and other.size
+    if not fits or (groups > 1 and not (x.ndim == 4 and x.shape[1] == groups)):
+        return None
+    return with_channels_last(x)
+
+
+def alike(xp: ModuleType, x: Array, y: Array) -> Array:
+    """``y`` with its channels in a row where those of ``x`` are, as results of both will be."""
+    fits = xp is np and x.ndim > 3 and x.size and y.size
+    if not fits or with_channels_last(x) is None or with_channels_last(y) is not None:
+        return y
+    return channels_second(laid_last(y))
+
+
 # --- the maps ---------------------------------------------------------------------------------
 
 
@@ -257,6 +281,13 @@ def correlate(
     if own is not None and x.size and weight.size:
         return own.correlate(wide(x), wide(weight), places, geometry, groups)
     x, weight = wide(x), wide(weight)
+    last = _with_channels_last(xp, x, weight, groups)
+    if last is not None and groups == 1:
+        return channels_last_maps.correlate(last, weight, places, geometry)
+    if last is not None and weight.shape[0] == groups:
+        found = channels_last_maps.correlate_channels(last, weight, places, geometry)
+        if found is not None:
+            return found
     if weight.shape[1] == 1 and groups > 1 and x.size and weight.size:
         found = _products_of_channels(xp, x, weight, places, geometry)
         if found is not None:
@@ -279,6 +310,11 @@ def spread(
     if own is not None and y.size and weight.size:
         return own.spread(wide(y), wide(weight), space, geometry, groups)
     y, weight = wide(y), wide(weight)
+    last = _with_channels_last(xp, y, weight, groups)
+    if last is not None and weight.shape[0] == groups > 1:
+        found = channels_last_maps.spread_channels(last, weight, space, geometry)
+        if found is not None:
+            return found
     if weight.shape[1] == 1 and groups > 1 and y.size and weight.size:
         found = _spread_of_channels(xp, y, weight, space, geometry, groups)
         if found is not None:
@@ -289,6 +325,8 @@ def spread(
         before = [reach(k, d) - 1 - p for k, d, p in zip(size, dilation, padding)]
         turned = (geometry[0], before, dilation)
         return correlate(xp, y, _turned(xp, weight, groups), space, turned, groups)
+    if last is not None and groups == 1:
+        return channels_last_maps.spread(last, weight, space, geometry)
     matrix = xp.swapaxes(_weight_matrix(weight, groups), 1, 2)
     grouped = _by_group(y, groups)
     grouped = grouped.reshape(*grouped.shape[:3], prod(places))
@@ -309,6 +347,13 @@ def weight_sums(
     if own is not None and x.size and y.size:
         return own.weight_sums(wide(x), wide(y), size, geometry, groups)
     x, y = wide(x), wide(y)
+    last = _with_channels_last(xp, x, y, groups)
+    if last is not None and groups == 1:
+        return channels_last_maps.weight_sums(last, laid_last(y), size, geometry)
+    if last is not None and y.shape[1] == groups:
+        found = channels_last_maps.sums_of_channels(last, laid_last(y), size, geometry)
+        if found is not None:
+            return found
     if groups == x.shape[1] > 1 and x.size and y.size:
         found = _sums_of_channels(xp, x, y, size, geometry)
         if found is not None:

@@ -16,6 +16,7 @@ import numpy as np
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, total
 from maquette.aten.common.backward_checks import check_count, check_floats_only
+from maquette.aten.common.channels_last import channels_second, laid_last, with_channels_last
 from maquette.aten.common.large_arrays import loops_for_floats
 from maquette.aten.nn.norm.batch_norm_batching import (
     functional_batching,
@@ -402,15 +403,21 @@ def _backward_arrays(
         assert running_var is not None
         mean = wide(running_mean)
         rstd = 1 / xp.sqrt(wide(running_var) + x.dtype.type(eps))
-    loops = (
-        loops_for_floats(xp, x, grad, mean, rstd, weight) if train and all(output_mask) else None
-    )
-    if loops is not None and x.flags.c_contiguous and grad.flags.c_contiguous:
-        lines = (*x.shape[:2], -1)
-        by_input, *others = loops.channel_gradients(
-            grad.reshape(lines), x.reshape(lines), mean, rstd, weight
+    fits = train and output_mask[0]
+    loops = loops_for_floats(xp, x, grad, mean, rstd, weight) if fits else None
+    last = None if loops is None else with_channels_last(x)
+    if loops is not None and last is not None:
+        lines = (-1, x.shape[1])
+        by_input, *others = loops.column_gradients(
+            laid_last(grad).reshape(lines), last.reshape(lines), mean, rstd, weight
         )
-        return by_input.reshape(x.shape), others[0], others[1]
+        return channels_second(by_input.reshape(last.shape)), *_asked(others, output_mask)
+    if loops is not None and x.flags.c_contiguous:
+        planes = (*x.shape[:2], -1)
+        by_input, *others = loops.channel_gradients(
+            np.ascontiguousarray(grad).reshape(planes), x.reshape(planes), mean, rstd, weight
+        )
+        return by_input.reshape(x.shape), *_asked(others, output_mask)
     scale = _by_channel(rstd, x.ndim)
     normalized = (x - _by_channel(mean, x.ndim)) * scale
     weighted = grad if weight is None else grad * _by_channel(wide(weight), x.ndim)
@@ -425,6 +432,12 @@ def _backward_arrays(
         total(xp, grad * normalized, axes) if output_mask[1] else None,
         total(xp, grad, axes) if output_mask[2] else None,
     )
+
+
+def _asked(parameters: list[Array], output_mask: Mask) -> tuple[MaybeArray, MaybeArray]:
+    """The gradients by weight and bias, as far as they are asked for."""
+    by_weight, by_bias = parameters
+    return by_weight if output_mask[1] else None, by_bias if output_mask[2] else None
 
 
 def batch_norm_second_grad(

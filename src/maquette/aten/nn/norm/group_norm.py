@@ -15,6 +15,7 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array, total
 from maquette.aten.common.backward_checks import check_count, check_floats_only, check_sizes
+from maquette.aten.common.channels_last import channels_second, laid_last, with_channels_last
 from maquette.aten.common.large_arrays import BLOCK, loops_for_floats
 from maquette.aten.common.operators import aten
 from maquette.aten.nn.norm.moments import (
@@ -121,6 +122,12 @@ def native_group_norm_kernel(
 ) -> tuple[Array, Array, Array]:
     HxW = max(HxW, 0)  # any number is right where there are no images or channels
     each = (C // group, HxW)
+    factors = [None if p is None else wide(p) for p in (weight, bias)]
+    loops = loops_for_floats(xp, wide(input), *factors)
+    last = None if loops is None else with_channels_last(wide(input))
+    if loops is not None and last is not None:
+        found, mean, rstd = loops.column_groups(last.reshape(N, HxW, C), group, *factors, eps)
+        return channels_second(found.reshape(last.shape)), mean, rstd
     x = wide(input).reshape(N, group, prod(each))
     parameters = [_in_groups(p, group) for p in (weight, bias)]
     if loops_for_floats(xp, x) is not None:
@@ -305,20 +312,20 @@ def native_group_norm_backward_kernel(
     group: int,
     output_mask: Mask,
 ) -> tuple[Array | None, Array | None, Array | None]:
+    sizes = (N, C, HxW, group)
+    found = None
+    if output_mask[0]:
+        found = _gradients_by_loop(xp, grad_out, input, mean, rstd, weight, sizes)
+    if found is not None:
+        by_weight, by_bias = [
+            p if needed else None for p, needed in zip(found[1:], output_mask[1:], strict=True)
+        ]
+        return found[0], by_weight, by_bias
     rows = (N, group, C // group * HxW)
     channels = (N, C, HxW)
     grad, scale = wide(grad_out).reshape(channels), wide(rstd).reshape(N, group, 1)
     x, centre = wide(input).reshape(channels), wide(mean).reshape(N, group, 1)
     factors = None if weight is None else wide(weight)
-    loops = loops_for_floats(xp, x, grad, centre, scale, factors)
-    if loops is not None and output_mask[0]:
-        statistics = [s.reshape(N, group) for s in (centre, scale)]
-        given = [np.ascontiguousarray(a) for a in (grad, x, *statistics)]
-        found, *others = loops.group_gradients(*given, factors)
-        by_weight, by_bias = [
-            p if needed else None for p, needed in zip(others, output_mask[1:], strict=True)
-        ]
-        return found.reshape(input.shape), by_weight, by_bias
     normalized = (x.reshape(rows) - centre) * scale
     by_channel = _by_channel(factors)
     weighted = (grad if by_channel is None else grad * by_channel).reshape(rows)
@@ -434,3 +441,31 @@ def group_norm_composite(
     )
     assert isinstance(results, tuple)
     return results[0]
+
+
+def _gradients_by_loop(
+    xp: ModuleType,
+    grad_out: Array,
+    input: Array,
+    mean: Array,
+    rstd: Array,
+    weight: Array | None,
+    sizes: tuple[int, int, int, int],
+) -> tuple[Array, Array, Array] | None:
+    """The gradients by input, weight and bias; None where there is no loop for them."""
+    N, C, HxW, group = sizes
+    x, grad = wide(input), wide(grad_out)
+    centre, scale = wide(mean), wide(rstd)
+    factors = None if weight is None else wide(weight)
+    loops = loops_for_floats(xp, x, grad, centre, scale, factors)
+    if loops is None:
+        return None
+    centre, scale = (np.ascontiguousarray(s).reshape(N, group) for s in (centre, scale))
+    last = with_channels_last(x)
+    if last is not None:
+        given = [a.reshape(N, HxW, C) for a in (laid_last(grad), last)]
+        found, *others = loops.column_group_gradients(*given, centre, scale, factors)
+        return channels_second(found.reshape(last.shape)), others[0], others[1]
+    given = [np.ascontiguousarray(a).reshape(N, C, HxW) for a in (grad, x)]
+    found, *others = loops.group_gradients(*given, centre, scale, factors)
+    return found.reshape(input.shape), others[0], others[1]

@@ -16,6 +16,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, total
+from maquette.aten.common.channels_last import channels_second, with_channels_last
 from maquette.aten.common.large_arrays import loops_for_floats
 from maquette.core.dtype import bfloat16, dtype, float16, float32
 from maquette.core.errors import check
@@ -81,13 +82,18 @@ def _moments_by_loops(
 ) -> tuple[Array, Array] | None:
     """Mean and variance of large arrays over their rows or for their channels; else None."""
     loops = loops_for_floats(xp, x)
-    if loops is None or not x.flags.c_contiguous:
+    if loops is None:
         return None
     kept = [1 if a in axes else n for a, n in enumerate(x.shape)]
-    first = x.ndim - len(axes)
-    if axes == tuple(range(first, x.ndim)):
+    of_channels = axes == (0, *range(2, x.ndim))
+    last = with_channels_last(x) if of_channels else None
+    if last is not None:
+        mean, variance = loops.column_moments(last.reshape(-1, x.shape[1]))
+    elif not x.flags.c_contiguous:
+        return None
+    elif axes == tuple(range(x.ndim - len(axes), x.ndim)):
         mean, variance = loops.row_moments(x.reshape(prod(kept), -1))
-    elif axes == (0, *range(2, x.ndim)):
+    elif of_channels:
         mean, variance = loops.channel_moments(x.reshape(*x.shape[:2], -1))
     else:
         return None
@@ -125,8 +131,13 @@ def normalized_affine(
     if bias is not None:
         shift = shift + wide(bias)
     loops = loops_for_floats(xp, x, scale, shift)
-    if loops is not None and x.flags.c_contiguous and scale.shape == shift.shape:
-        lines = _lines(x.shape, scale.shape)
+    if loops is not None and scale.shape == shift.shape:
+        last = with_channels_last(x) if scale.size == scale.shape[1] else None
+        if last is not None:
+            given = scale.reshape(-1), shift.reshape(-1)
+            columns: Array = loops.scaled_columns(last.reshape(-1, x.shape[1]), *given)
+            return channels_second(columns.reshape(last.shape))
+        lines = _lines(x.shape, scale.shape) if x.flags.c_contiguous else None
         if lines is not None:
             each = [np.broadcast_to(p, lines).flatten() for p in (scale, shift)]
             found: Array = loops.scaled_rows(x.reshape(prod(lines), -1), *each)
