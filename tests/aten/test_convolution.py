@@ -98,6 +98,25 @@ def test_F61_channels_last_if_the_input_or_the_weight_is() -> None:
     assert aten.conv2d(x, w).stride() == (144, 36, 6, 1)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("stride, padding, dilation", [(1, 1, 1), (2, 0, 2), (3, 2, 1)])
+def test_F61_channels_last_has_the_values_of_rows(
+    stride: int, padding: int, dilation: int, transposed: bool
+) -> None:
+    x, w = tensor(2, 5, 9, 8), tensor(*((5, 3) if transposed else (7, 5)), 3, 2)
+    given = ([stride], [padding], [dilation], transposed, [0], 1)
+    grad = tensor(*convolution(x, w, None, *given).shape)
+    found, expected = (
+        [
+            convolution(image, w, None, *given),
+            *aten.convolution_backward(grad, image, w, None, *given, [True, True, False])[:2],
+        ]
+        for image in (x.contiguous(memory_format=mq.channels_last), x)
+    )
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-9, atol=1e-12)
+
+
 def test_F61_gradients_are_channels_last_too() -> None:
     x = tensor(2, 3, 8, 8).contiguous(memory_format=mq.channels_last)
     w, mask = tensor(4, 3, 3, 3), [True, True, True]
