@@ -32,6 +32,27 @@ def test_T71_second_derivatives_agree_in_both_orders(function):
     assert mq.allclose(reverse, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("norm", ["layer_norm", "batch_norm", "instance_norm"])
+def test_T71_gradients_of_gradients_by_example_are_those_of_a_loop(norm):
+    mq.manual_seed(0)
+    x, c = mq.randn(2, 3, 2, 6, 4, dtype=mq.float64).unbind(0)
+    weight = mq.randn(3, 4 if norm == "layer_norm" else 6, dtype=mq.float64)
+    given = {"layer_norm": ((4,),), "batch_norm": (None, None), "instance_norm": (None, None)}
+    training = {"training": True} if norm == "batch_norm" else {}
+
+    def function(x, w, c):
+        return (getattr(F, norm)(x, *given[norm], w, w, **training) * c).square().sum()
+
+    def total(x, each):
+        return sum((part**3).sum() for part in each(grad(function, argnums=(0, 1)))(x, weight, c))
+
+    def loop(f):
+        return lambda *given: map(mq.stack, zip(*map(f, *given), strict=True))
+
+    together = grad(lambda x: total(x, mq.func.vmap))(x)
+    assert mq.allclose(together, grad(lambda x: total(x, loop))(x))
+
+
 def test_T71_logcumsumexp_moves_right_over_a_wide_range():
     x, v = mq.tensor([-1000.0, 0.0, 3.0, -5.0]), mq.tensor([1.0, -2.0, 0.0, 4.0])
     _, moved = jvp(lambda t: t.logcumsumexp(0), (x,), (v,))

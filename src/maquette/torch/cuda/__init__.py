@@ -20,6 +20,8 @@ from maquette.torch.face.forwarding import forward
 
 Device = object
 _FAKE_CAPABILITY = (9, 0)
+# Programs that save devices' generators read PyTorch's own flag: there are none to save.
+_initialized = False
 
 
 def is_available() -> bool:

@@ -501,7 +501,7 @@ for _page in (native_batch_norm_backward, batch_norm_backward):
     _page.kernel(_backward_arrays)
     _page.cost(lambda grad_out, *rest: Cost(flops=14 * grad_out.numel))
 native_batch_norm_backward.derivative("grad_out", "input", "weight")(batch_norm_second_grad)
-native_batch_norm_backward.batching_decomposition(native_batch_norm_backward_batching)
+native_batch_norm_backward.batching(native_batch_norm_backward_batching)
 
 
 # --- derivatives of the forms --------------------------------------------------------

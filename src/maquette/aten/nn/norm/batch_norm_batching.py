@@ -9,6 +9,7 @@ from typing import Any
 
 from maquette.aten.common.batching_forms import to_front
 from maquette.aten.common.operators import aten
+from maquette.aten.nn.norm.moments import standardized
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.pointwise import VmapInfo
 
@@ -97,8 +98,10 @@ def no_stats_batching(
 
 
 def native_batch_norm_backward_batching(
-    grad: Tensor,
-    x: Tensor,
+    info: VmapInfo,
+    in_dims: Any,
+    grad: Any,
+    x: Any,
     weight: Any,
     running_mean: Any,
     running_var: Any,
@@ -107,18 +110,39 @@ def native_batch_norm_backward_batching(
     train: bool,
     eps: float,
     mask: Any,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    over = [0, *range(2, x.meta.ndim)]
-    shape = [1, -1, *[1] * (x.meta.ndim - 2)]
-    mean = save_mean if train else running_mean
-    rstd = save_invstd if train else aten.rsqrt(running_var + eps)
-    rstd = rstd.reshape(shape)
-    normal = (x - mean.reshape(shape)) * rstd
-    scaled = grad if weight is None else grad * weight.reshape(shape)
-    dx = None
+) -> Any:
+    size = info.batch_size
+    channels = to_front(x, in_dims[1], size).shape[2]
+    values = _as_channels(x, in_dims[1], size)
+    grads = _as_channels(grad, in_dims[0], size)
+    shape = [1, -1, *[1] * (values.meta.ndim - 2)]
+    over = (0, *range(2, values.meta.ndim))
+    saved = (running_mean, running_var, save_mean, save_invstd)
+    flat = [_channels(t, d, size) for t, d in zip(saved, in_dims[3:7], strict=True)]
+    by_input = by_weight = by_bias = None
     if mask[0]:
-        if train:
-            scaled = scaled - scaled.mean(over, True) - normal * (scaled * normal).mean(over, True)
-        dx = scaled * rstd
-    dw = (grad * normal).sum(over) if mask[1] else None
-    return dx, dw, grad.sum(over) if mask[2] else None
+        scale = _channels(weight, in_dims[2], size)
+        scaled = grads if scale is None else grads * scale.reshape(shape)
+        # The operator again, not its parts: only its derivative knows that the statistics are x's.
+        by_input = aten.native_batch_norm_backward(
+            scaled, values, None, *flat, train, eps, [True, False, False]
+        )[0]
+        by_input = by_input.unflatten(1, (size, channels)).movedim(1, 0)
+    if mask[1]:
+        normalized = _normalized(values, shape, flat, train, eps)
+        by_weight = (grads * normalized).sum(over).reshape(size, channels)
+    if mask[2]:
+        by_bias = grads.sum(over).reshape(size, channels)
+    return (by_input, by_weight, by_bias), 0
+
+
+def _normalized(
+    values: Tensor, shape: list[int], saved: list[Tensor | None], train: bool, eps: float
+) -> Tensor:
+    mean, variance, _, rstd = saved
+    if train:
+        assert rstd is not None
+        return standardized(values, rstd.reshape(shape), (0, *range(2, values.meta.ndim)))
+    assert mean is not None
+    assert variance is not None
+    return (values - mean.reshape(shape)) * (variance + eps).rsqrt().reshape(shape)

@@ -27,6 +27,7 @@ from maquette.aten.nn.norm.moments import (
     moments_tangent,
     parameter_dtype,
     second_gradients,
+    standardized,
 )
 from maquette.core.dtype import finfo, float32, float64
 from maquette.core.errors import check
@@ -277,29 +278,39 @@ def native_layer_norm_backward_grad(
 native_layer_norm_backward.cost(lambda grad_out, *rest: Cost(flops=14 * grad_out.numel))
 
 
-@native_layer_norm_backward.batching_decomposition
+@native_layer_norm_backward.batching
 def native_layer_norm_backward_batching(
-    grad: Tensor,
-    x: Tensor,
+    info: VmapInfo,
+    in_dims: Any,
+    grad: Any,
+    x: Any,
     shape: Any,
-    mean: Tensor,
-    rstd: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
+    mean: Any,
+    rstd: Any,
+    weight: Any,
+    bias: Any,
     mask: Any,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    inner = list(range(-len(shape), 0))
-    outer = list(range(x.meta.ndim - len(shape)))
-    normal = (x - mean) * rstd
-    scaled = grad if weight is None else grad * weight
-    dx = None
+) -> Any:
+    batched = zip((grad, x, mean, rstd), (*in_dims[:2], *in_dims[3:5]), strict=True)
+    grad, x, mean, rstd = (to_front(t, d, info.batch_size) for t, d in batched)
+    rank = x.meta.ndim - 1
+    scaled = grad
+    if weight is not None:
+        scaled = grad * to_front(weight, in_dims[5], rank=0 if in_dims[5] is None else rank)
+    by_input = None
     if mask[0]:
-        centred = scaled - scaled.mean(inner, True) - normal * (scaled * normal).mean(inner, True)
-        dx = centred * rstd
-    dw = (grad * normal).sum(outer) if outer else grad * normal
-    db = grad.sum(outer) if outer else grad.clone()
-    has_weight = mask[1] and weight is not None
-    return dx, dw if has_weight else None, db if mask[2] and bias is not None else None
+        # The operator again, not its parts: only its derivative knows that the statistics are x's.
+        by_input = aten.native_layer_norm_backward(
+            scaled, x, shape, mean, rstd, None, None, [True, False, False]
+        )[0]
+    outer = tuple(range(1, rank + 1 - len(shape)))
+    by_weight = by_bias = None
+    if mask[1] and weight is not None:
+        by_weight = grad * standardized(x, rstd, _trailing(rank + 1, shape))
+        by_weight = (by_weight.sum(outer) if outer else by_weight).to(weight.meta.dtype)
+    if mask[2] and bias is not None:
+        by_bias = grad.sum(outer) if outer else grad.clone()
+    return (by_input, by_weight, by_bias), 0
 
 
 layer_norm = define(

@@ -155,6 +155,18 @@ def _lines(shape: tuple[int, ...], parameters: tuple[int, ...]) -> tuple[int, ..
     return None if inner == len(shape) else (*shape[:inner], *[1] * (len(shape) - inner))
 
 
+def standardized(x: Tensor, rstd: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """x̂ of x and what was saved of it, as operators that carry x's derivatives of any order.
+
+    ``(x - mean) * rstd`` would not: nothing differentiates saved statistics. Here they are made of
+    x again, and a constant brings the variance (with its eps) to what ``rstd`` says.
+    """
+    x = x.to(rstd.meta.dtype)
+    centred = x - x.mean(dims, True)
+    variance = centred.square().mean(dims, True)
+    return centred * (variance + (rstd.pow(-2) - variance).detach()).rsqrt()
+
+
 def second_gradients(
     v: Tensor | None,
     u: Tensor | None,
