@@ -38,7 +38,11 @@ from maquette.core.symbols import node_of
 from maquette.core.warned import warn_once
 from maquette.dispatch.modes import WATCHED, no_dispatch
 from maquette.dispatch.tls import tls
-from maquette.dispatch.torch_function import DisableTorchFunction, seen_by_modes
+from maquette.dispatch.torch_function import (
+    DisableTorchFunction,
+    DisableTorchFunctionSubclass,
+    seen_by_modes,
+)
 from maquette.tensor.arrays import Array
 from maquette.tensor.interchange import from_dlpack
 from maquette.tensor.keys import inference_keys, keys_for
@@ -80,9 +84,10 @@ def tensor(
 
 def _copy_of(data: Data, dtype: DType | None, device: Place) -> Tensor:
     if isinstance(data, Tensor):
-        if tls.st.dispatch_modes:  # they see one operator
-            return _placed_anew(data.detach(), dtype, data.device if device is None else device)
-        return _placed(data.detach().clone(), dtype, device)
+        with DisableTorchFunctionSubclass():
+            if tls.st.dispatch_modes:  # they see one operator
+                return _placed_anew(data.detach(), dtype, data.device if device is None else device)
+            return _placed(data.detach().clone(), dtype, device)
     if isinstance(data, TypedStorage | UntypedStorage):
         return _placed(_of_storage(data, dtype), dtype, device)
     if isinstance(data, np.ndarray) and tls.st.dispatch_modes:
@@ -369,7 +374,8 @@ def as_tensor(data: Data, dtype: DType | None = None, device: Place = None) -> T
     """``data`` as a tensor, sharing memory where dtype and device allow it (T50)."""
     dtype = given_dtype("as_tensor", dtype)
     if isinstance(data, Tensor):
-        return _placed(data, dtype, device)
+        with DisableTorchFunctionSubclass():
+            return _placed(data, dtype, device)
     if isinstance(data, np.ndarray):
         with observers_paused():
             shared = _sharing(data)

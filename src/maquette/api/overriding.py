@@ -9,7 +9,7 @@ from maquette.dispatch.torch_function import (
     NO_OVERRIDE,
     call_torch_function,
     is_overridden,
-    overriding_classes,
+    overriding_arguments,
     takes_hop,
 )
 
@@ -44,7 +44,7 @@ def handle_torch_function(
     Raises TypeError if each declines, or if there is none.
     """
     result = call_torch_function(
-        public_api, args, kwargs, overriding_classes(tuple(relevant_args), {})
+        public_api, args, kwargs, overriding_arguments(tuple(relevant_args), {})
     )
     if result is NO_OVERRIDE:
         raise TypeError(f"no implementation found for {public_api}: no argument overrides it")

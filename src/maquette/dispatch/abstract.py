@@ -19,7 +19,10 @@ class TensorBase:
     """The class every tensor derives from; `_keys` is its dispatch key set as an int.
 
     ``_class_bits`` are the bits of it that its class adds: Python and PythonTLSSnapshot where the
-    class has a ``__torch_dispatch__`` of its own, a hidden bit for ``__torch_function__``.
+    class has a ``__torch_dispatch__`` of its own, and the hidden bit TORCH_FUNCTION, but for
+    classes of this package that have no handler and never get one. The bit says that a class may
+    have a ``__torch_function__``, not that it has: a program may set or delete one at any time,
+    and only a metaclass would learn of it, which every isinstance would pay for.
     """
 
     __slots__ = ()
@@ -91,8 +94,21 @@ def distinct_classes(found: Sequence[_Class]) -> tuple[_Class, ...]:
 
 
 def overrides_torch_function(cls: type) -> bool:
-    """Whether objects of a class want to see calls on them (D135)."""
-    if issubclass(cls, TensorBase):
-        return bool(cls._class_bits & TORCH_FUNCTION)
+    """Whether objects of a class want to see calls on them (D135), as the class is now."""
+    if issubclass(cls, TensorBase) and not cls._class_bits & TORCH_FUNCTION:
+        return False
     function = getattr(cls, "__torch_function__", None)
     return function is not None and function is not disabled_torch_function
+
+
+def torch_function_of(value: object) -> Callable[..., object] | None:
+    """The handler that is asked about calls on an object: of its class, or set on it alone.
+
+    None where there is none, or where it is disabled.
+    """
+    if isinstance(value, TensorBase) and not value._class_bits & TORCH_FUNCTION:
+        return None
+    function: Callable[..., object] | None = getattr(value, "__torch_function__", None)
+    if function is None or getattr(function, "__func__", function) is disabled_torch_function:
+        return None
+    return function

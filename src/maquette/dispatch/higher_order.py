@@ -27,7 +27,7 @@ from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import (
     NO_OVERRIDE,
     call_torch_function,
-    overriding_classes,
+    overriding_arguments,
 )
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -171,9 +171,9 @@ class HigherOrderOperator(OperatorBase):
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         leaves = tree_flatten((args, kwargs))[0]
         st = tls.st
-        classes = overriding_classes(leaves, {})
-        if st.function_modes or classes:
-            answer = call_torch_function(self, args, kwargs, types=classes)
+        among = overriding_arguments(leaves, {})
+        if st.function_modes or among:
+            answer = call_torch_function(self, args, kwargs, among)
             if answer is not NO_OVERRIDE:
                 return answer
         keys = 0

@@ -280,7 +280,7 @@ def _python_classes(values: Iterable[object]) -> list[type[TensorBase]]:
         if cls in _NO_TENSORS:
             continue
         if isinstance(value, TensorBase):
-            if value._class_bits & PYTHON:
+            if value._class_bits & value._keys & PYTHON:
                 found.append(type(value))
         elif cls is tuple or cls is list or isinstance(value, _SEQUENCES):
             found += _python_classes(cast("Iterable[object]", value))

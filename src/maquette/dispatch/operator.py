@@ -45,7 +45,6 @@ from maquette.dispatch.torch_function import (
     NO_OVERRIDE,
     Overridden,
     call_torch_function,
-    handlers_are_asked,
     is_overridden,
 )
 from maquette.symbolic.numbers import SymNumber
@@ -183,9 +182,17 @@ class OpOverload(OperatorBase):
     def _public_resolve(self, ks: int) -> Boxed:
         if not ks & K.TORCH_FUNCTION:
             return self.resolve(ks)
-        if handlers_are_asked():
+        st = tls.st
+        if st.function_modes:
             raise Overridden
-        return self.run_unasked
+        return self._run_unless_overridden if st.subclass_functions else self.run_unasked
+
+    def _run_unless_overridden(self, ks: int, *params: object) -> object:
+        # The bit says that a class may have a handler, not that it has one now.
+        if is_overridden(params, {}):
+            raise Overridden
+        ks &= ~K.TORCH_FUNCTION
+        return (self._table.get(ks) or self.resolve(ks))(ks, *params)
 
     def run_unasked(self, ks: int, *params: object) -> object:
         """Run the kernel below ``__torch_function__``."""
@@ -302,6 +309,8 @@ class OpOverload(OperatorBase):
 
     def _torch_function_kernel(self, ks: int, *params: object) -> object:
         """Offer the call of a page to function modes and classes (D38, D135)."""
+        if not is_overridden(params, {}):
+            return self.run_unasked(ks, *params)
         answer = call_torch_function(self, *normalise(self._schema, params))
         return self.run_unasked(ks, *params) if answer is NO_OVERRIDE else answer
 

@@ -14,7 +14,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from maquette.core.device import device
 from maquette.core.dtype import dtype
@@ -22,8 +22,7 @@ from maquette.core.layout import memory_format
 from maquette.dispatch.abstract import (
     TensorBase,
     disabled_torch_function,
-    distinct_classes,
-    overrides_torch_function,
+    torch_function_of,
 )
 from maquette.dispatch.keysets import TORCH_FUNCTION
 from maquette.dispatch.tls import DispatchState, tls
@@ -237,18 +236,40 @@ def get_current_function_mode_stack() -> list[TorchFunctionMode]:
     return [mode for mode in tls.st.function_modes if isinstance(mode, TorchFunctionMode)]
 
 
-def handlers_are_asked() -> bool:
-    """Whether this thread has a function mode, or asks classes of arguments that override calls."""
-    st = tls.st
-    return st.subclass_functions or bool(st.function_modes)
-
-
 def is_overridden(args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
     """Whether `call_torch_function` has somebody to ask about a call with these arguments."""
     st = tls.st
     if st.function_modes:
         return True
-    return st.subclass_functions and bool(overriding_classes(args, kwargs))
+    if not st.subclass_functions:
+        return False
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        if value.__class__ in _PLAIN:
+            continue
+        if isinstance(value, _SEQUENCES):
+            if any(torch_function_of(member) is not None for member in value):
+                return True
+        elif torch_function_of(value) is not None:
+            return True
+    return False
+
+
+def member_is_overridden(t: TensorBase) -> bool:
+    """`is_overridden` of reading a member of a tensor that may have a handler.
+
+    The handler that classes have who define none is passed over: it says what the member says.
+    """
+    handler: Any = t.__torch_function__  # type: ignore[attr-defined]  # each class of tensors has it
+    st = tls.st
+    if st.function_modes:
+        return True
+    if getattr(handler, "__func__", handler) in SILENT_HANDLERS:
+        return False
+    return st.subclass_functions
+
+
+SILENT_HANDLERS: set[object] = {disabled_torch_function}
+"""Functions in the place of handlers of tensors who have nothing to say to reading a member."""
 
 
 def takes_hop() -> bool:
@@ -289,15 +310,37 @@ def offered(
         return function(*args, **kwargs)
 
 
-def overriding_classes(args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[type, ...]:
-    """Classes of arguments that override calls, subclasses first; one list or tuple deep."""
-    found: list[type] = []
+def offered_member(
+    member: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, object]
+) -> Any:
+    """`offered`, for members whose types are declared: a handler may answer anything."""
+    return offered(member, args, kwargs)
+
+
+def overriding_arguments(
+    args: Sequence[object], kwargs: Mapping[str, object]
+) -> tuple[object, ...]:
+    """The arguments whose handlers are asked, one of each class, those of subclasses first.
+
+    Lists and tuples are looked into, one deep.
+    """
+    found: list[object] = []
     for value in (*args, *kwargs.values()) if kwargs else args:
         if value.__class__ in _PLAIN:  # a first call asks three times of all its arguments
             continue
         members = value if isinstance(value, _SEQUENCES) else (value,)
-        found += [type(m) for m in members if overrides_torch_function(type(m))]
-    return distinct_classes(found) if found else ()
+        found += [m for m in members if torch_function_of(m) is not None]
+    return _one_of_each_class(found) if found else ()
+
+
+def _one_of_each_class(found: Sequence[object]) -> tuple[object, ...]:
+    ordered: list[object] = []
+    for value in found:
+        cls = type(value)
+        if all(type(known) is not cls for known in ordered):
+            base = (i for i, known in enumerate(ordered) if issubclass(cls, type(known)))
+            ordered.insert(next(base, len(ordered)), value)
+    return tuple(ordered)
 
 
 class NobodyAnswersError(TypeError):
@@ -308,11 +351,11 @@ def call_torch_function(
     func: Callable[..., object],
     args: tuple[object, ...],
     kwargs: dict[str, object],
-    types: tuple[type, ...] | None = None,
+    among: tuple[object, ...] | None = None,
 ) -> object:
-    """Offer a call to the top function mode, then to argument classes; NO_OVERRIDE if none is.
+    """Offer a call to the top function mode, then to handlers of arguments; NO_OVERRIDE if none is.
 
-    types: the classes, where they are not those of the arguments and lists among them.
+    among: those whose handlers are asked, where they are not to be looked for in the arguments.
 
     Raises TypeError, naming those asked, if every one gave NotImplemented (D135).
     """
@@ -320,9 +363,10 @@ def call_torch_function(
         return NO_OVERRIDE
     st = tls.st
     if not st.subclass_functions:
-        types = ()
-    elif types is None:
-        types = overriding_classes(args, kwargs)
+        among = ()
+    elif among is None:
+        among = overriding_arguments(args, kwargs)
+    types = tuple([type(value) for value in among])
     asked: list[object] = []
     if st.function_modes:
         mode = _pop(st)
@@ -339,9 +383,13 @@ def call_torch_function(
             _push(st, mode)
         if result is not NotImplemented:
             return result
-    for cls in types:
-        asked.append(cls)
-        handler: Callable[..., object] = cls.__torch_function__  # type: ignore[attr-defined]  # checked
+    for value in among:
+        asked.append(type(value))
+        handler = torch_function_of(value)
+        if handler is None:  # a plain tensor among others
+            handler = cast(Any, value).__torch_function__
+        elif getattr(handler, "__self__", None) is value:
+            warnings.warn(_PLAIN_METHOD, stacklevel=3)
         result = handler(func, types, args, kwargs)
         if result is not NotImplemented:
             return result
@@ -354,7 +402,11 @@ def call_torch_function(
     )
 
 
-# Classes of arguments that are known to override nothing; no list or tuple, which may hold others.
+_PLAIN_METHOD = (
+    "Defining your `__torch_function__` as a plain method is deprecated and will be an error in "
+    "future, please define it as a classmethod."
+)
+# Classes of arguments that never override anything; no list or tuple, which may hold others.
 _PLAIN: set[type] = {int, float, bool, str, complex, type(None), dtype, device, memory_format}
 _MOST_CLASSES = 4096
 _SEQUENCES = (list, tuple)
@@ -393,7 +445,7 @@ def overridable(
             args, kwargs = call_with_defaults(function, args, kwargs)
             if arranged is not None:
                 args = tuple(arranged(*args))
-            return call_torch_function(public, args, kwargs, _classes_of_tensors(args, kwargs))
+            return call_torch_function(public, args, kwargs, _tensors_with_handlers(args, kwargs))
         if len(_PLAIN) < _MOST_CLASSES:
             _PLAIN.update(type(a) for a in (*args, *kwargs.values()) if _never_overrides(type(a)))
         return function(*args, **kwargs)
@@ -416,23 +468,31 @@ def seen_by_modes(function: _Function) -> _Function:
     return cast(_Function, public)
 
 
-def _classes_of_tensors(
+def _tensors_with_handlers(
     args: Sequence[object], kwargs: Mapping[str, object]
-) -> tuple[type, ...] | None:
-    """`overriding_classes`, with those of plain tensors: what PyTorch's functions in Python say."""
+) -> tuple[object, ...] | None:
+    """`overriding_arguments`, plain tensors too: what PyTorch's functions in Python say."""
     if not tls.st.subclass_functions:
         return None
-    found: list[type] = []
+    found: list[object] = []
     for value in (*args, *kwargs.values()):
         for member in value if isinstance(value, list | tuple) else (value,):
-            function = getattr(type(member), "__torch_function__", None)
-            if function is not None and function is not disabled_torch_function:
-                found.append(type(member))
-    return distinct_classes(found)
+            function = getattr(member, "__torch_function__", None)
+            if function is None:
+                continue
+            if getattr(function, "__func__", function) is not disabled_torch_function:
+                found.append(member)
+    return _one_of_each_class(found)
 
 
 def _never_overrides(cls: type) -> bool:
-    return not overrides_torch_function(cls) and not issubclass(cls, list | tuple)
+    """Whether no object of a class can have a handler, now or later."""
+    if issubclass(cls, TensorBase):
+        return not cls._class_bits & TORCH_FUNCTION
+    return not cls.__flags__ & _MUTABLE and not issubclass(cls, list | tuple)
+
+
+_MUTABLE = 1 << 9  # the flag of classes that Python code has made, Py_TPFLAGS_HEAPTYPE
 
 
 def call_with_defaults(

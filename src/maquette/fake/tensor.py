@@ -32,7 +32,7 @@ _new: Callable[[type[FakeTensor]], FakeTensor] = object.__new__
 INFERENCE_MASK = ~(ADINPLACE | K.AUTOGRAD)
 
 
-class FakeTensor(Tensor):
+class FakeTensor(Tensor, has_handlers=False):
     """A tensor without data: every question about its metadata has an answer."""
 
     __slots__ = ("constant", "fake_mode")
@@ -104,8 +104,6 @@ class FakeTensor(Tensor):
         return self
 
 
-# The class defines slots over class attributes of Tensor; it adds no keys of its own.
-FakeTensor._class_bits = 0
 WITHOUT_HANDLER.add(FakeTensor)
 
 

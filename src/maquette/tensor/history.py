@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn, Self
 from maquette.core.warned import warn
 from maquette.dispatch import keysets as K
 from maquette.dispatch.tls import tls
+from maquette.dispatch.torch_function import member_is_overridden, offered, offered_member
 from maquette.tensor.geometry import TensorGeometry
 from maquette.tensor.keys import ADINPLACE
 from maquette.tensor.up_to_date import take_history, tell_requires_grad
@@ -126,16 +127,24 @@ class TensorHistory(TensorGeometry):
     @property
     def requires_grad(self) -> bool:
         """Whether autograd records what is done with it; set on leaves alone."""
+        if self._class_bits and member_is_overridden(self):
+            return offered_member(_REQUIRES_GRAD.__get__, (self,), {})
         if self._base is not None:
             take_history(self)
         return bool(self._keys & K.REQUIRES_GRAD)
 
     @requires_grad.setter
     def requires_grad(self, flag: bool) -> None:
-        self._require_grad(flag)
+        if self._class_bits and member_is_overridden(self):
+            offered(_REQUIRES_GRAD.__set__, (self, flag), {})
+        else:
+            self._require_grad(flag)
 
     @requires_grad.deleter
     def requires_grad(self) -> None:
+        if self._class_bits and member_is_overridden(self):
+            offered(_REQUIRES_GRAD.__delete__, (self,), {})
+            return
         refuse_deletion("requires_grad")
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
@@ -291,3 +300,6 @@ class TensorHistory(TensorGeometry):
 
     def _is_view(self) -> bool:
         return self._base is not None
+
+
+_REQUIRES_GRAD: property = TensorHistory.__dict__["requires_grad"]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import ClassVar, TypeVar, cast
 
 from maquette.dispatch.abstract import disabled_torch_function
-from maquette.tensor.tensor import Tensor, alias
+from maquette.tensor.tensor import Tensor, alias, bits_of
 
 T = TypeVar("T", bound=Tensor)
 _new = object.__new__
@@ -27,7 +27,7 @@ class _ParameterType(type):
         return cls is Parameter and isinstance(instance, Tensor) and instance._is_param
 
 
-class Parameter(Tensor, metaclass=_ParameterType):
+class Parameter(Tensor, metaclass=_ParameterType, has_handlers=False):
     """A tensor that a module trains: an alias of ``data`` outside autograd, a leaf.
 
     Assigned to a module it is listed by ``parameters()``. ``data`` None gives an empty tensor. A
@@ -57,7 +57,7 @@ def of_class(cls: type[T], plain: Tensor) -> T:
     """An object of ``cls`` with the parts of ``plain``, a tensor that nobody else holds."""
     made = _new(cls)
     made.meta = plain.meta
-    made._keys = plain._keys | cls._class_bits
+    made._keys = plain._keys | bits_of(cls)
     made._storage = plain._storage
     made._mq_data = plain._mq_data
     made._vc = plain._vc

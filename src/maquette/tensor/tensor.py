@@ -33,6 +33,7 @@ from maquette.dispatch.modes import WATCHED, WITHOUT_HANDLER
 from maquette.dispatch.registry import find_packet
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import (
+    SILENT_HANDLERS,
     DisableTorchFunction,
     DisableTorchFunctionSubclass,
     default_torch_function,
@@ -85,24 +86,16 @@ class Tensor(TensorHistory):
         """What a subclass does that defines no handler: call, and give results its class (D136)."""
         return default_torch_function(cls, func, types, args, kwargs, convert=_converted)
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, *, has_handlers: bool = True) -> None:
+        """has_handlers: False for a class that has none, nor ever gets any: it adds no keys."""
         share_meta(cls)
-        bits = 0
-        handler = getattr(cls.__torch_dispatch__, "__func__", cls.__torch_dispatch__)
-        if handler is not disabled_torch_dispatch:
-            bits |= _PYTHON
-        function = getattr(cls.__torch_function__, "__func__", cls.__torch_function__)
-        if bits and function is _DEFAULT_FUNCTION:
-            # Its handler says what its results are: the default one would make them of the class.
-            function = cls.__torch_function__ = disabled_torch_function  # type: ignore[method-assign]
-        if function is not disabled_torch_function:
-            bits |= K.TORCH_FUNCTION
-        cls._class_bits = bits
-        if bits & K.TORCH_FUNCTION and function is not _DEFAULT_FUNCTION:
-            for tell in SUBCLASSED:
-                tell(cls)
-        if bits & _PYTHON and cls._alias is Tensor._alias:
-            cls._alias = _alias_by_handler  # type: ignore[assignment,method-assign]  # its own
+        cls._class_bits = K.TORCH_FUNCTION if has_handlers else 0
+        if _has_dispatch(cls):
+            function = getattr(cls.__torch_function__, "__func__", cls.__torch_function__)
+            if function is _DEFAULT_FUNCTION:
+                # Its handler says what its results are; the default would make them of the class.
+                cls.__torch_function__ = disabled_torch_function  # type: ignore[method-assign]
+        bits_of(cls)
 
     def __new__(cls, *args: object, **kwargs: object) -> Tensor:
         maker = TENSOR_CONSTRUCTOR[0]
@@ -319,11 +312,29 @@ class Tensor(TensorHistory):
 
 WITHOUT_HANDLER.add(Tensor)
 _DEFAULT_FUNCTION = getattr(Tensor.__torch_function__, "__func__", None)
+SILENT_HANDLERS.add(_DEFAULT_FUNCTION)
 # What higher layers fill in (an import would run upward).
 TENSOR_CONSTRUCTOR: list[Callable[..., Tensor] | None] = [None]
 PRINTER: list[Callable[[Tensor, str | None], str] | None] = [None]
-SUBCLASSED: list[Callable[[type], None]] = []
-"""What is told of each subclass that has a ``__torch_function__`` of its own."""
+
+
+def _has_dispatch(cls: type[Tensor]) -> bool:
+    handler = getattr(cls.__torch_dispatch__, "__func__", cls.__torch_dispatch__)
+    return handler is not disabled_torch_dispatch
+
+
+def bits_of(cls: type[Tensor]) -> int:
+    """What a class adds to the keys of an object that is made now.
+
+    A ``__torch_dispatch__`` that was set on the class since, or taken away, counts for the objects
+    that are made from now on.
+    """
+    bits = cls._class_bits
+    if bits and (bits & _PYTHON != 0) is not _has_dispatch(cls):
+        bits = cls._class_bits = bits ^ _PYTHON
+        if bits & _PYTHON and cls._alias is Tensor._alias:
+            cls._alias = _alias_by_handler  # type: ignore[assignment,method-assign]  # its own
+    return bits
 
 
 def wrap(meta: TensorMeta, storage: UntypedStorage, data: Array | None, keys: int) -> Tensor:
@@ -360,7 +371,7 @@ def of_class(t: TensorBase, cls: type) -> object:
     made: Tensor = _new(cls)
     for part in ("meta", "_storage", "_mq_data", "_vc", "_base", "_ag"):
         setattr(made, part, getattr(t, part))
-    made._keys = t._keys | made._class_bits
+    made._keys = t._keys | bits_of(made.__class__)
     return made
 
 

@@ -25,7 +25,7 @@ _new = object.__new__
 _SHOWN = K.BACKENDS | K.AUTOGRAD | K.functionality_bits(DispatchKey.ADInplaceOrView)
 
 
-class Wrapper(Tensor):
+class Wrapper(Tensor, has_handlers=False):
     """A tensor that one level of transforms made of a tensor of the level below."""
 
     __slots__ = ("_captured", "_interpreter", "_value")
@@ -98,10 +98,6 @@ class Wrapper(Tensor):
         return f"lvl={self._interpreter.number}, {{}}value=\n{value}\n"
 
 
-# These classes define slots and properties over attributes of Tensor; they add no keys themselves.
-Wrapper._class_bits = 0
-
-
 def wants_derivative(t: Tensor | None) -> bool:
     """Whether a derivative may be wanted of what is computed from ``t``, by its level or one below.
 
@@ -113,7 +109,7 @@ def wants_derivative(t: Tensor | None) -> bool:
     return t is not None
 
 
-class BatchedTensor(Wrapper):
+class BatchedTensor(Wrapper, has_handlers=False):
     """A tensor of which vmap hides dimension ``_bdim``."""
 
     __slots__ = ("_bdim",)
@@ -139,7 +135,7 @@ class BatchedTensor(Wrapper):
         )
 
 
-class GradTrackingTensor(Wrapper):
+class GradTrackingTensor(Wrapper, has_handlers=False):
     """A tensor with a place in the backward graph of one level of grad or vjp."""
 
     __slots__ = ()
@@ -159,7 +155,7 @@ class GradTrackingTensor(Wrapper):
         return f"GradTrackingTensor({self._described().format('')})"
 
 
-class DualTensor(Wrapper):
+class DualTensor(Wrapper, has_handlers=False):
     """A tensor and its tangent, which is None where it does not move with the inputs."""
 
     __slots__ = ("_tangent",)
@@ -207,10 +203,6 @@ class DualTensor(Wrapper):
         if self._interpreter.live and not self._interpreter.explicit and self._tangent is not None:
             return f"{repr(self._value)[:-1]}, tangent={self._tangent!r})"
         return f"GradTrackingTensor({self._described().format('')})"
-
-
-for _class in (BatchedTensor, GradTrackingTensor, DualTensor):
-    _class._class_bits = 0
 
 
 # --- making them ------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ class Owner(Protocol):
     def call(self, op: OpOverload, values: Sequence[object]) -> object: ...
 
 
-class FunctionalWrapper(Wrapper):
+class FunctionalWrapper(Wrapper, has_handlers=False):
     """A tensor of a functionalized program; its value changes, and is never mutated."""
 
     # Class attributes over which instances put their own: most wrappers have few of these.
@@ -141,9 +141,6 @@ class FunctionalWrapper(Wrapper):
     def commit(self) -> None:
         """Tell the memory of the value."""
         self._storage.add(self._steps, self._value)
-
-
-FunctionalWrapper._class_bits = 0
 
 
 def _alias_step(t: Tensor) -> ViewStep:
