@@ -236,8 +236,8 @@ def _may_be_overridden(t: Tensor) -> bool:
 _OTHERS: dict[str, Callable[..., object]] = {
     "reversed": _reversed,
     "invert": _inverted,
-    "long": Tensor.__int__,  # Python 2's names, which PyTorch keeps
-    "nonzero": Tensor.__bool__,
+    "long": lambda self: self.__int__(),  # Python 2's names, which PyTorch keeps
+    "nonzero": lambda self: self.__bool__(),
 }
 
 
@@ -276,9 +276,7 @@ def attach() -> None:
     for name, (operator, overload, scalar) in {**_BINARY, **_IN_PLACE}.items():
         dunder = f"__{name}__"
         setattr(Tensor, dunder, _binary(dunder, operator, overload, scalar))
-    for name in ("add", "mul"):
-        setattr(Tensor, f"__r{name}__", getattr(Tensor, f"__{name}__"))
-    for name in ("and", "or", "xor"):
+    for name in ("add", "mul", "and", "or", "xor"):
         dunder = f"__r{name}__"
         setattr(Tensor, dunder, _binary(dunder, *_BINARY[name]))
     for name, method in _REFLECTED.items():
@@ -287,8 +285,8 @@ def attach() -> None:
     for name, operator in _UNARY.items():
         setattr(Tensor, f"__{name}__", _unary(operator))
     for name, method in _OTHERS.items():
-        setattr(Tensor, f"__{name}__", method)
-    _inverted.__name__ = "__invert__"
+        method.__name__ = method.__qualname__ = f"__{name}__"
+        setattr(Tensor, method.__name__, method)
 
 
 attach()

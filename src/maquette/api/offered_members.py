@@ -32,8 +32,8 @@ _ASKING_THEMSELVES = frozenset(
 _PRIVATE = frozenset(
     "__len__ __bool__ __float__ __int__ __index__ __complex__ __contains__ __repr__ __format__ "
     "__array__ __array_wrap__ __reduce_ex__ __setstate__ __reversed__ __dlpack__ "
-    "__dlpack_device__ __cuda_array_interface__ _version _grad _grad_fn _cdata _backward_hooks "
-    "_post_accumulate_grad_hooks _is_view _is_zerotensor".split()
+    "__dlpack_device__ __cuda_array_interface__ __deepcopy__ _version _grad _grad_fn _cdata "
+    "_backward_hooks _post_accumulate_grad_hooks _is_view _is_zerotensor".split()
 )
 # Their handlers are asked as well if the tensor has none and an argument has one.
 _TAKING_TENSORS = frozenset("to is_set_to is_same_size map_ map2_ module_load".split())
@@ -51,14 +51,16 @@ def _members() -> Iterator[tuple[str, Any]]:
 
 def _ask_first() -> None:
     for name, member in _members():
+        if isinstance(member, FunctionType) and member.__module__ != "maquette":
+            member.__name__ = name
         if name in _ASKING_THEMSELVES:
             continue
         if isinstance(member, property):
-            setattr(Tensor, name, _asking_property(member))
+            setattr(Tensor, name, _asking_property(name, member))
         elif name in _CONSTANTS:
-            setattr(Tensor, name, _asking_property(property(functools.partial(_given, member))))
+            constant = property(functools.partial(_given, member))
+            setattr(Tensor, name, _asking_property(name, constant))
         elif isinstance(member, FunctionType) and member.__module__ != "maquette":
-            member.__name__ = name
             made = _asking_both if name in _TAKING_TENSORS else _asking_method
             setattr(Tensor, name, made(member))
 
@@ -95,7 +97,7 @@ def _asking_method(function: FunctionType) -> Callable[..., Any]:
     return method
 
 
-def _asking_property(member: property) -> property:
+def _asking_property(name: str, member: property) -> property:
     read, write, delete = member.fget, member.fset, member.fdel
     assert read is not None
 
@@ -116,6 +118,7 @@ def _asking_property(member: property) -> property:
         elif delete is not None:
             delete(self)
 
+    get.__name__ = name
     asking = property(
         get,
         None if write is None else put,

@@ -94,8 +94,13 @@ class TensorGeometry(TensorSurface):
             return offered_member(TensorGeometry.numel, (self,), {})
         return self.meta.numel
 
-    nelement = numel
-    ndimension = dim
+    def nelement(self) -> int:
+        """How many elements there are."""
+        return self.numel()
+
+    def ndimension(self) -> int:
+        """How many dimensions there are."""
+        return self.dim()
 
     def element_size(self) -> int:
         """Bytes of one element."""
