@@ -2,6 +2,8 @@
 
 import importlib
 import pickle
+import subprocess
+import sys
 from types import ModuleType
 
 import pytest
@@ -111,3 +113,9 @@ def test_nodes_of_functions_say_that_they_are_in_torch(installed: ModuleType) ->
 
     made = Own.apply(torch.ones(1, requires_grad=True))
     assert repr(made.grad_fn).startswith("<torch.autograd.function.OwnBackward object at 0x")
+
+
+def test_naming_classes_does_not_import_layers() -> None:
+    program = "import sys, maquette.torch as t; t.install(); print('maquette.nn' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ran.stdout == "False\n"

@@ -22,7 +22,6 @@ from maquette.core.limits import finfo, iinfo
 from maquette.core.size import Size
 from maquette.dispatch.modes import TorchDispatchMode
 from maquette.dispatch.torch_function import TorchFunctionMode
-from maquette.nn.base.hooks import RemovableHandle
 from maquette.tensor.generator import Generator
 from maquette.tensor.parameter import Buffer, Parameter
 from maquette.tensor.storage import UntypedStorage
@@ -41,7 +40,6 @@ _HOMES: dict[type, str] = {
         (enable_grad, inference_mode, no_grad, set_grad_enabled), "torch.autograd.grad_mode"
     ),
     Generator: "torch._C",
-    RemovableHandle: "torch.utils.hooks",
     TorchDispatchMode: "torch.utils._python_dispatch",
     TorchFunctionMode: "torch.overrides",
     saved_tensors_hooks: "torch.autograd.graph",

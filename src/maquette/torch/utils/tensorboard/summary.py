@@ -55,7 +55,8 @@ def number(value: object) -> float:
     return float(found.reshape(-1)[0])
 
 
-def _of_plugin(name: str) -> SummaryMetadata:
+def of_plugin(name: str) -> SummaryMetadata:
+    """Which page of tensorboard shows a value."""
     return SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name=name))
 
 
@@ -85,7 +86,7 @@ def scalar(
         proto = TensorProto(double_val=[value], dtype="DT_DOUBLE")
     else:
         proto = TensorProto(float_val=[value], dtype="DT_FLOAT")
-    return summary_of(tag=name, tensor=proto, metadata=_of_plugin("scalars"))
+    return summary_of(tag=name, tensor=proto, metadata=of_plugin("scalars"))
 
 
 def text(tag: str, text: str) -> Summary:
@@ -95,7 +96,7 @@ def text(tag: str, text: str) -> Summary:
         string_val=[text.encode("utf-8")],
         tensor_shape=TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)]),
     )
-    return summary_of(tag=f"{tag}/text_summary", tensor=tensor, metadata=_of_plugin("text"))
+    return summary_of(tag=f"{tag}/text_summary", tensor=tensor, metadata=of_plugin("text"))
 
 
 def histogram(
@@ -279,13 +280,17 @@ def _picture(image: npt.NDArray[Any], formats: str) -> npt.NDArray[Any]:
     return rows.reshape(down * height, across * width, colours)
 
 
+def bytes_of_colours(picture: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """Colours from 0 to 255; numbers that are no bytes are from 0 to 1."""
+    factor = 1 if picture.dtype == np.uint8 else 255
+    return (picture.astype(np.float32) * factor).clip(0, 255).astype(np.uint8)
+
+
 def encoded(image: npt.NDArray[Any], formats: str, rescale: float = 1) -> Summary.Image:
     """A picture as PNG."""
     from PIL import Image  # noqa: PLC0415  # only pictures need it
 
-    factor = 1 if image.dtype == np.uint8 else 255
-    picture = _picture(image, formats)
-    pixels = (picture.astype(np.float32) * factor).clip(0, 255).astype(np.uint8)
+    pixels = bytes_of_colours(_picture(image, formats))
     height, width, colours = pixels.shape
     drawn = Image.fromarray(pixels)
     if rescale != 1:

@@ -1,8 +1,8 @@
 """`torch.utils.tensorboard.writer`: figures of a run, written as ``tensorboard`` reads them.
 
-The files and their records are that package's own (``pip install tensorboard``); here is what goes
-into a record (`summary.py`): numbers, texts, histograms, pictures and hyperparameters. Graphs,
-meshes, sounds, films, embeddings and curves are not written: those methods say so.
+The files and their records are that package's own (``pip install tensorboard``). What goes into a
+record is made in `summary.py` (numbers, texts, histograms, pictures, hyperparameters), `media.py`
+(sounds, films, figures, meshes), `curves.py`, `embeddings.py` and `graphs.py`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,20 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any
 
-from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog, TaggedRunMetadata
 from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.plugins.projector.projector_config_pb2 import EmbeddingInfo
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
+from maquette.nn.base.module import Module
+from maquette.tensor.tensor import Tensor
+from maquette.torch.utils.tensorboard import curves, media
+from maquette.torch.utils.tensorboard.embeddings import write_config, write_embedding
+from maquette.torch.utils.tensorboard.graphs import graph, run_metadata
 from maquette.torch.utils.tensorboard.summary import (
+    array,
     histogram,
     histogram_raw,
     hparams,
@@ -90,6 +97,7 @@ class SummaryWriter:
         self._options = (max_queue, flush_secs, filename_suffix)
         self.file_writer: FileWriter | None = None
         self.all_writers: dict[str, FileWriter] | None = None
+        self._embeddings: list[EmbeddingInfo] = []
         self._get_file_writer()
 
     def _get_file_writer(self) -> FileWriter:
@@ -220,6 +228,170 @@ class SummaryWriter:
             for key, value in metric_dict.items():
                 run.add_scalar(key, value, global_step)
 
+    def add_tensor(
+        self,
+        tag: str,
+        tensor: Tensor,
+        global_step: int | None = None,
+        walltime: float | None = None,
+    ) -> None:
+        """Write a tensor's numbers as they are."""
+        self._add(global_step, walltime, media.tensor_proto(tag, tensor))
+
+    def add_image_with_boxes(
+        self,
+        tag: str,
+        img_tensor: object,
+        box_tensor: object,
+        global_step: int | None = None,
+        walltime: float | None = None,
+        rescale: float = 1,
+        dataformats: str = "CHW",
+        labels: Sequence[str] | None = None,
+    ) -> None:
+        """Write a picture with boxes: left, top, right and bottom of each, in pixels."""
+        shown = [labels] * len(array(box_tensor)) if isinstance(labels, str) else labels
+        made = media.image_boxes(tag, img_tensor, box_tensor, rescale, dataformats, shown)
+        self._add(global_step, walltime, made)
+
+    def add_figure(
+        self,
+        tag: str,
+        figure: Any,
+        global_step: int | None = None,
+        close: bool = True,
+        walltime: float | None = None,
+    ) -> None:
+        """Write a figure of Matplotlib's, or a list of them side by side, and close them."""
+        formats = "NCHW" if isinstance(figure, list) else "CHW"
+        self.add_image(tag, media.figures(figure, close), global_step, walltime, formats)
+
+    def add_video(
+        self,
+        tag: str,
+        vid_tensor: object,
+        global_step: int | None = None,
+        fps: float = 4,
+        walltime: float | None = None,
+    ) -> None:
+        """Write films, ``(films, frames, colours, rows, columns)``, as one that is moving."""
+        self._add(global_step, walltime, media.video(tag, vid_tensor, fps))
+
+    def add_audio(
+        self,
+        tag: str,
+        snd_tensor: object,
+        global_step: int | None = None,
+        sample_rate: int = 44100,
+        walltime: float | None = None,
+    ) -> None:
+        """Write a sound of one channel, from -1 to 1; sample_rate in Hz."""
+        self._add(global_step, walltime, media.audio(tag, snd_tensor, sample_rate))
+
+    def add_mesh(
+        self,
+        tag: str,
+        vertices: object,
+        colors: object = None,
+        faces: object = None,
+        config_dict: Mapping[str, object] | None = None,
+        global_step: int | None = None,
+        walltime: float | None = None,
+    ) -> None:
+        """Write bodies in space; each of the tensors is ``(bodies, points, 3)``."""
+        made = media.mesh(tag, vertices, colors, faces, config_dict)
+        self._add(global_step, walltime, made)
+
+    def add_graph(
+        self,
+        model: Module,
+        input_to_model: object = None,
+        verbose: bool = False,
+        use_strict_trace: bool = True,
+    ) -> None:
+        """Write the operators that a model calls; it runs once. use_strict_trace is not used."""
+        drawn = graph(model, input_to_model, verbose)
+        writer = self._get_file_writer()
+        writer.add_event(Event(graph_def=drawn.SerializeToString()))
+        ran = TaggedRunMetadata(tag="step1", run_metadata=run_metadata().SerializeToString())
+        writer.add_event(Event(tagged_run_metadata=ran))
+
+    def add_onnx_graph(self, prototxt: object) -> None:
+        """Not there: maquette does not read ONNX."""
+        raise NotImplementedError(
+            "SummaryWriter.add_onnx_graph is not supported by maquette, which does not read ONNX: "
+            "write the model itself by add_graph"
+        )
+
+    def add_embedding(
+        self,
+        mat: object,
+        metadata: Sequence[Any] | None = None,
+        label_img: object = None,
+        global_step: int | None = None,
+        tag: str = "default",
+        metadata_header: Sequence[str] | None = None,
+    ) -> None:
+        """Write points, a row for each, with labels and pictures, as the projector shows them."""
+        step = 0 if global_step is None else int(global_step)
+        folder = self._get_file_writer().get_logdir()
+        made = write_embedding(folder, mat, metadata, label_img, step, tag, metadata_header)
+        self._embeddings.append(made)
+        write_config(folder, self._embeddings)
+
+    def add_pr_curve(
+        self,
+        tag: str,
+        labels: object,
+        predictions: object,
+        global_step: int | None = None,
+        num_thresholds: int = 127,
+        weights: object = None,
+        walltime: float | None = None,
+    ) -> None:
+        """Write precision over recall. labels: 0 or 1. predictions: from 0 to 1."""
+        made = curves.pr_curve(tag, labels, predictions, num_thresholds, weights)
+        self._add(global_step, walltime, made)
+
+    def add_pr_curve_raw(
+        self,
+        tag: str,
+        true_positive_counts: object,
+        false_positive_counts: object,
+        true_negative_counts: object,
+        false_negative_counts: object,
+        precision: object,
+        recall: object,
+        global_step: int | None = None,
+        num_thresholds: int = 127,
+        weights: object = None,
+        walltime: float | None = None,
+    ) -> None:
+        """Write precision over recall that is counted already, by thresholds."""
+        made = curves.pr_curve_raw(
+            tag, true_positive_counts, false_positive_counts, true_negative_counts,
+            false_negative_counts, precision, recall, num_thresholds, weights,
+        )  # fmt: skip
+        self._add(global_step, walltime, made)
+
+    def add_custom_scalars_multilinechart(
+        self, tags: Sequence[str], category: str = "default", title: str = "untitled"
+    ) -> None:
+        """Write that several figures are one chart."""
+        chart = curves.multiline_chart(tags, category, title)
+        self._add(None, None, curves.custom_scalars([chart]))
+
+    def add_custom_scalars_marginchart(
+        self, tags: Sequence[str], category: str = "default", title: str = "untitled"
+    ) -> None:
+        """Write that a figure is shown between two others."""
+        chart = curves.margin_chart(tags, category, title)
+        self._add(None, None, curves.custom_scalars([chart]))
+
+    def add_custom_scalars(self, layout: Mapping[str, Mapping[str, Sequence[Any]]]) -> None:
+        """Write which charts are shown: ``{"a": {"b": ["Multiline", ["x", "y"]]}}``."""
+        self._add(None, None, curves.custom_scalars(layout))
+
     def flush(self) -> None:
         """Write what waits, of all files."""
         for writer in (self.all_writers or {}).values():
@@ -237,33 +409,3 @@ class SummaryWriter:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def _unwritten(name: str) -> Any:
-    def method(self: SummaryWriter, *args: object, **kwargs: object) -> NoReturn:
-        raise NotImplementedError(
-            f"SummaryWriter.{name} is not supported by maquette: numbers, texts, histograms, "
-            "pictures and hyperparameters are written"
-        )
-
-    method.__name__ = method.__qualname__ = name
-    return method
-
-
-for _name in (
-    "add_audio",
-    "add_custom_scalars",
-    "add_custom_scalars_marginchart",
-    "add_custom_scalars_multilinechart",
-    "add_embedding",
-    "add_figure",
-    "add_graph",
-    "add_image_with_boxes",
-    "add_mesh",
-    "add_onnx_graph",
-    "add_pr_curve",
-    "add_pr_curve_raw",
-    "add_tensor",
-    "add_video",
-):
-    setattr(SummaryWriter, _name, _unwritten(_name))
