@@ -5,15 +5,18 @@ Of F37 all is here but that `FakeTensorProp` raises the epoch.
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
 
 import maquette as mq
+from maquette.dispatch.operator import resolve_anew
 
 
 @pytest.fixture
@@ -183,3 +186,15 @@ def test_FX13_the_cache_is_not_in_the_traceback(m: mq.FakeTensorMode) -> None:
     with pytest.raises(RuntimeError) as error:
         x @ x
     assert error.value.__context__ is None
+
+
+def test_kernels_that_are_found_anew_let_the_old_ones_go() -> None:
+    multiply = mq.ops.aten.mul.Tensor
+    with mq.FakeTensorMode():
+        x = mq.ones(2)
+        multiply(x, x)
+    old = [weakref.ref(kernel) for kernel in multiply._table.values()]
+    resolve_anew()
+    gc.collect()
+    assert old
+    assert not any(kernel() for kernel in old)

@@ -9,8 +9,7 @@ size.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, cast
-from weakref import WeakKeyDictionary
+from typing import Final, NamedTuple, cast
 
 from maquette.core.device import canonical, device
 from maquette.core.device_rules import DeviceMismatchError, common_device
@@ -442,7 +441,7 @@ def _generated(
     }
     kernel = generate_later(source, "_kernel", "fake", space, slow)
     if len(kinds) == 1 and not (inference or symbolic):
-        TEXTS[kernel] = KernelText(kinds[0], known_lines, space)
+        setattr(kernel, _TEXT, KernelText(kinds[0], known_lines, space))
     return kernel
 
 
@@ -458,8 +457,14 @@ class KernelText(NamedTuple):
     space: dict[str, object]
 
 
-TEXTS: WeakKeyDictionary[Callable[..., object], KernelText] = WeakKeyDictionary()
-"""Of kernels at Fake with one result, which no symbol and no inference mode has a part in."""
+# An attribute of the kernel, as its globals lead back to it: a weak table would keep it, too.
+_TEXT: Final = "_mq_text"
+
+
+def text_of(kernel: Callable[..., object]) -> KernelText | None:
+    """Of kernels at Fake with one result, which no symbol and no inference mode has a part in."""
+    text: KernelText | None = getattr(kernel, _TEXT, None)
+    return text
 
 
 def _storage_lines(kind: Return, inference: bool) -> str:

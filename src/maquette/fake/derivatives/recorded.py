@@ -21,7 +21,7 @@ from maquette.autograd.record import (
 )
 from maquette.dispatch.generated import generate_later, indented
 from maquette.dispatch.operator import OpOverload
-from maquette.fake.kernel import TEXTS, KernelText
+from maquette.fake.kernel import KernelText, text_of
 from maquette.tensor.aliasing import VIEWING
 from maquette.tensor.history import VersionCounter
 
@@ -35,7 +35,7 @@ def _joined(op: OpOverload, plan: DerivativePlan, ks: int, unusual: Function) ->
     """
     below = op.resolved(ks)
     linked = VIEWING.get(below)
-    text = TEXTS.get(below if linked is None else linked[0])
+    text = text_of(below if linked is None else linked[0])
     kind = ("view", linked[1]) if linked else ("fresh", -1)
     if text is None or text.result != kind or (op.is_view and linked is None):
         return None

@@ -157,13 +157,18 @@ def seen_from(base: Tensor, steps: tuple[ViewStep, ...], call: Call) -> Tensor:
 
 def copy_form(view: OpOverload) -> OpOverload:
     """The form of a view operator that shares nothing; itself where there is none."""
-    found = _COPIES.get(view)
+    known = _COPIES.get(view)
+    found = None if known is None else known()
     if found is None or not found.alive:
-        found = _COPIES[view] = _find_copy_form(view)
+        found = _find_copy_form(view)
+        _COPIES[view] = weakref.ref(found)
     return found
 
 
-_COPIES: weakref.WeakKeyDictionary[OpOverload, OpOverload] = weakref.WeakKeyDictionary()
+# Weak on both sides: the form may be the operator itself, which would keep itself.
+_COPIES: weakref.WeakKeyDictionary[OpOverload, weakref.ref[OpOverload]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def _find_copy_form(view: OpOverload) -> OpOverload:
