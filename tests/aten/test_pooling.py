@@ -262,3 +262,12 @@ def test_a_fractional_pool_names_the_dimension_that_is_too_small(
 ) -> None:
     with pytest.raises(RuntimeError, match=f"too large relative to input {what} 7"):
         mq.nn.functional.fractional_max_pool2d(mq.rand(1, 2, 7, 7), 2, output_size=output)
+
+
+def test_F61_indices_of_channels_last_are_those_of_rows() -> None:
+    x = mq.from_numpy(np.random.default_rng(3).standard_normal((2, 5, 7, 8)))
+    last = x.contiguous(memory_format=mq.channels_last)
+    pool = mq.ops.aten.max_pool2d_with_indices
+    found, expected = (pool(v, [3], [2], [1], [2], True) for v in (last, x))
+    assert found[1].stride() == (5 * 12, 1, 20, 5)
+    np.testing.assert_array_equal(found[1].numpy(), expected[1].numpy())

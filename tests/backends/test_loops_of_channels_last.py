@@ -36,6 +36,16 @@ CASES: dict[str, tuple[Callable[..., Tensor], Tensor]] = {
     "depthwise, apart": _depthwise(3, stride=(1, 3), dilation=(2, 2), padding=1),
 }
 
+POOLS: dict[str, Callable[[Tensor], Tensor]] = {
+    "max": lambda x: F.max_pool2d(x, 3, 2, 1, 2, True),
+    "mean": lambda x: F.avg_pool2d(x, (3, 4), 2, 1, True),
+    "mean of what is there": lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
+    "divided": lambda x: F.avg_pool2d(x, 3, divisor_override=2),
+    "adaptive mean": lambda x: F.adaptive_avg_pool2d(x, (5, 4)),
+    "few means": lambda x: F.adaptive_avg_pool2d(x, 2),
+    "adaptive max": lambda x: F.adaptive_max_pool2d(x, (5, 4)),
+}
+
 
 def _image() -> Tensor:
     torch.manual_seed(0)
@@ -59,6 +69,41 @@ def test_results_have_channels_in_a_row_again(name: str) -> None:
     out.backward(torch.ones(out.shape))
     assert out.is_contiguous(memory_format=torch.channels_last)
     assert x.grad.stride() == x.stride()
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_pools_of_channels_in_a_row_have_the_values_of_rows(name: str) -> None:
+    x, function = _image(), POOLS[name]
+    x[:, ::3, ::4, ::5] = torch.nan
+    x[:, 1] = 0.5
+    last = x.to(memory_format=torch.channels_last)
+    found, expected = (arrays(trained(function, v)()) for v in (last, x))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_pools_keep_channels_in_a_row(name: str) -> None:
+    x = _image().to(memory_format=torch.channels_last).requires_grad_()
+    out = POOLS[name](x)
+    out.backward(torch.ones(out.shape))
+    assert out.is_contiguous(memory_format=torch.channels_last)
+    assert x.grad.stride() == x.stride()
+
+
+def test_largest_elements_of_volumes_have_their_places() -> None:
+    x = torch.randn(2, 6, 9, 10, 11).to(memory_format=torch.channels_last_3d)
+    found, expected = (F.max_pool3d(v, 3, 2, 1, return_indices=True) for v in (x, x.contiguous()))
+    for one, other in zip(arrays(found), arrays(expected), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_places_outside_are_refused() -> None:
+    x = _image().to(memory_format=torch.channels_last)
+    index = torch.full_like(x, 999, dtype=torch.int64)
+    backward = torch.ops.aten.adaptive_max_pool2d_backward
+    with pytest.raises(RuntimeError, match="lie outside"):
+        backward(x, x, index)
 
 
 def test_columns_of_a_matrix_are_normalized() -> None:

@@ -28,6 +28,12 @@ from maquette.backends.loops.channels_last.norms import (
     column_moments,
     scaled_columns,
 )
+from maquette.backends.loops.channels_last.windows import (
+    added_to_places_last,
+    maxima_last,
+    means_last,
+    shares_last,
+)
 from maquette.backends.loops.conversions import converted, converted_into, looked_up
 from maquette.backends.loops.elementwise import (
     adam_step,
@@ -155,6 +161,10 @@ from maquette.backends.loops.windows import (
 )
 
 __all__ = [
+    "added_to_places_last",
+    "maxima_last",
+    "means_last",
+    "shares_last",
     "add_windows_last",
     "channel_products_last",
     "channel_spread_last",

@@ -16,6 +16,7 @@ from maquette.aten.common.accumulation import Array, Index, wide
 from maquette.aten.common.array_libraries import added_to, assigned_at, data_says
 from maquette.aten.common.batching_forms import folded
 from maquette.aten.common.large_arrays import loops_of_floats
+from maquette.aten.nn.pool import channels_last_pools
 from maquette.aten.nn.pool.max_pooling import gathered
 from maquette.aten.nn.pool.pool_windows import (
     box_maxima,
@@ -46,6 +47,19 @@ def _boxes(space: Ints, counts: Ints) -> tuple[list[Array], list[Array]]:
     """For each dimension the first elements of its windows, [1, windows], and their sizes."""
     bounds = [np.array(_bounds(*each)).reshape(-1, 2) for each in zip(space, counts)]
     return [b[None, :, 0] for b in bounds], [b[:, 1] - b[:, 0] for b in bounds]
+
+
+def _boxes_within(space: Ints, counts: Ints) -> channels_last_pools.Windows:
+    firsts, sizes = _boxes(space, counts)
+    return [f[0] for f in firsts], sizes
+
+
+def _sizes(windows: channels_last_pools.Windows) -> Array:
+    """How many elements each window has."""
+    found: Array = np.ones((), np.int64)
+    for counts in windows[1]:
+        found = found[..., None] * counts
+    return found
 
 
 def _loops(xp: ModuleType, x: Array, counts: Ints) -> ModuleType | None:
@@ -150,6 +164,9 @@ def _adaptive_avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
     def adaptive_kernel(xp: ModuleType, self: Array, output_size: Ints) -> Array:
         x = wide(self)
         loops = _loops(xp, x, output_size)
+        if loops is not None and channels_last_pools.loops_for(xp, x, x, dims):
+            boxes = _boxes_within(x.shape[-dims:], output_size)
+            return channels_last_pools.means(loops, x, boxes, _sizes(boxes))
         if loops is not None:
             lead, space = x.shape[:-dims], x.shape[-dims:]
             pooled: Array = loops.box_means(x.reshape(-1, *space), *_boxes(space, output_size))
@@ -180,6 +197,11 @@ def _adaptive_avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
     @backward.kernel
     def adaptive_backward_kernel(xp: ModuleType, grad_output: Array, self: Array) -> Array:
         grad = wide(grad_output)
+        last = channels_last_pools.loops_for(xp, grad, self, dims)
+        if last is not None:
+            boxes = _boxes_within(self.shape[-dims:], grad.shape[-dims:])
+            space = self.shape[-dims:]
+            return channels_last_pools.shares(last, grad, boxes, _sizes(boxes), space)
         size = _equal_windows(self.shape[-dims:], grad.shape[-dims:])
         if size is not None:
             return _shared_out(xp, grad, size)
@@ -295,6 +317,10 @@ def _adaptive_max_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
     @page.kernel
     def adaptive_max_kernel(xp: ModuleType, self: Array, output_size: Ints) -> tuple[Array, Array]:
         x, space = wide(self), self.shape[-dims:]
+        loops = _loops(xp, x, output_size)
+        if loops is not None and channels_last_pools.loops_for(xp, x, x, dims):
+            boxes = _boxes_within(space, output_size)
+            return channels_last_pools.maxima(loops, x, boxes, (1,) * dims)
         size = _equal_windows(space, output_size)
         if size is not None:
             return window_maxima(xp, x, output_size, size, size, (0,) * dims, (1,) * dims)

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.batching_forms import folded
 from maquette.aten.nn.conv.sliding_windows import cropped, fold
+from maquette.aten.nn.pool import channels_last_pools
 from maquette.aten.nn.pool.pool_windows import (
     all_dims,
     check_kind,
@@ -93,6 +96,9 @@ def _avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         """What the sum of each window is divided by."""
         return w.divisor or divisors(xp, space, places, *w.steps, w.include)
 
+    def inside(space: Ints, places: Ints, w: _Windows) -> channels_last_pools.Windows:
+        return channels_last_pools.windows_of(space, places, *w.steps, (1,) * dims)
+
     @page.shape
     def avg_pool_shape(self: TensorMeta, *given: Any) -> TensorMeta:
         return in_format(self, checked_shape(self, windows(*given)))
@@ -102,7 +108,12 @@ def _avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         w = windows(*given)
         x, space = wide(self), self.shape[-dims:]
         places = _places(space, w.steps, w.ceil)
-        sums, by = window_sums(xp, x, places, *w.steps), counts(xp, space, places, w)
+        by = counts(xp, space, places, w)
+        loops = channels_last_pools.loops_for(xp, x, x, dims)
+        if loops is not None:
+            boxes = inside(space, places, w)
+            return channels_last_pools.means(loops, x, boxes, np.broadcast_to(by, tuple(places)))
+        sums = window_sums(xp, x, places, *w.steps)
         if x.dtype.kind == "i":
             return xp.trunc(sums / by).astype(x.dtype)
         return sums / xp.asarray(by, x.dtype)
@@ -133,8 +144,14 @@ def _avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         kernel, stride, padding = w.steps
         space, places = self.shape[-dims:], grad_output.shape[-dims:]
         kernel = reaching(space, kernel, padding)
-        shares = wide(grad_output)
-        shares = shares / xp.asarray(counts(xp, space, places, w), shares.dtype)
+        shares, by = wide(grad_output), counts(xp, space, places, w)
+        loops = channels_last_pools.loops_for(xp, shares, self, dims)
+        if loops is not None:
+            boxes = inside(space, places, w)
+            return channels_last_pools.shares(
+                loops, shares, boxes, np.broadcast_to(by, tuple(places)), space
+            )
+        shares = shares / xp.asarray(by, shares.dtype)
         spread = shares.reshape(*shares.shape[:-dims], *[1] * dims, *places)
         columns = xp.broadcast_to(spread, (*shares.shape[:-dims], *kernel, *places))
         behind = overhang(space, places, kernel, stride, padding, (1,) * dims)

@@ -12,12 +12,12 @@ from itertools import product
 from math import prod
 from types import ModuleType
 
-import numpy as np
-
 from maquette.aten.common.accumulation import Array, Index
 from maquette.aten.common.array_libraries import combined_at, computed_once, data_says
 from maquette.aten.common.large_arrays import added_along, loops_of_numbers, loops_of_places
 from maquette.aten.nn.conv.sliding_windows import padded, reach, steps
+from maquette.aten.nn.pool import channels_last_pools
+from maquette.aten.nn.pool.channels_last_pools import windows_of
 from maquette.core.errors import check, check_not_implemented, of_data
 from maquette.core.layout import channels_last, channels_last_3d, contiguous_format
 from maquette.core.meta import TensorMeta
@@ -202,6 +202,10 @@ def window_maxima(
     """The largest of each window and its flat index in the plane."""
     dims = len(kernel)
     space = x.shape[-dims:]
+    of_channels = channels_last_pools.loops_for(xp, x, x, dims) if 0 not in places else None
+    if of_channels is not None:
+        inside = windows_of(space, places, kernel, stride, padding, dilation)
+        return channels_last_pools.maxima(of_channels, x, inside, dilation)
     loops = loops_of_places(xp, x.size, x) if dims == 2 and 0 not in places else None
     if loops is not None:
         planes = x.reshape(-1, *space)
@@ -210,12 +214,8 @@ def window_maxima(
         found = *x.shape[:-dims], *places
         return largest.reshape(found), at.reshape(found)
     if dims == 3:
-        bounds = [
-            _clipped(*each)
-            for each in zip(space, places, kernel, stride, padding, dilation, strict=True)
-        ]
-        firsts, counts = zip(*bounds)
-        found_by_loop = box_maxima(xp, x, firsts, counts, dilation)
+        firsts, counts = windows_of(space, places, kernel, stride, padding, dilation)
+        found_by_loop = box_maxima(xp, x, [f[None] for f in firsts], counts, dilation)
         if found_by_loop is not None:
             return found_by_loop
     least = lowest(xp, x)
@@ -235,16 +235,6 @@ def window_maxima(
         index = xp.where(better, _plane_index(xp, here, space), index)
     best, index = computed_once(xp, best, index)
     return best, index
-
-
-def _clipped(
-    size: int, places: int, kernel: int, stride: int, padding: int, dilation: int
-) -> tuple[Array, Array]:
-    """The first element within a line, [1, places], and how many, of each window."""
-    starts = np.arange(places) * stride - padding
-    skipped = np.maximum(0, -(starts // dilation))
-    ends = np.minimum(kernel, (size - 1 - starts) // dilation + 1)
-    return (starts + skipped * dilation)[None], ends - skipped
 
 
 def box_maxima(
@@ -287,6 +277,11 @@ def line_maxima(
 def scattered(xp: ModuleType, grad: Array, index: Array, space: Ints) -> Array:
     """Values added up at their flat indices in planes of `space`."""
     dims = len(space)
+    of_channels = channels_last_pools.loops_for(xp, grad, index, dims)
+    if of_channels is not None:
+        put = channels_last_pools.put_back(of_channels, grad, index, space)
+        if put is not None:
+            return put
     leading, plane = grad.shape[:-dims], prod(space)
     result: Array = xp.zeros((prod(leading) * plane,), grad.dtype)
     if index.size and data_says(lambda: index.min() < 0 or index.max() >= plane):
