@@ -158,6 +158,37 @@ def leading(op: OpOverload) -> Rule:
     return rule
 
 
+def leading_of(least: Callable[..., int]) -> BatchingForm:
+    """`leading`, of operators whose first tensor has at least ``least(*args)`` dimensions."""
+
+    def make(op: OpOverload) -> Rule:
+        below = leading.make(op)
+
+        def rule(info: VmapInfo, in_dims: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+            if rank_of(args[0], in_dims[0]) < least(*args):
+                refuse_example(op, in_dims, args, kwargs)
+            return below(info, in_dims, *args, **kwargs)
+
+        return rule
+
+    return BatchingForm(make)
+
+
+def refuse_example(
+    op: OpOverload, in_dims: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> None:
+    """Raise what the operator raises for one example: it has too few dimensions.
+
+    With the batch in front it would have enough, and the batch be taken for one of its own.
+    """
+    examples = [
+        a.select(d, 0) if isinstance(a, Tensor) and d is not None else a
+        for a, d in zip(args, in_dims, strict=True)
+    ]
+    op(*examples, **kwargs)
+    raise RuntimeError(f"{op}: one example has too few dimensions, got {examples[0].meta}")
+
+
 def _matrices_checked(op: OpOverload, below: Rule) -> Rule:
     """The rule of an operator on matrices: its first tensor is one, and no batch of vectors."""
     first = next(a for a in op._schema.arguments if a.type.kind == "tensor")
@@ -277,7 +308,10 @@ def folded(op: OpOverload) -> Rule:
 
     def rule(info: VmapInfo, in_dims: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
         given = list(args)
-        inner = rank_of(args[tensors[0]], in_dims[tensors[0]]) > spatial + 1
+        rank = rank_of(args[tensors[0]], in_dims[tensors[0]])
+        if rank <= spatial:
+            refuse_example(op, in_dims, args, kwargs)
+        inner = rank > spatial + 1
         several = len(tensors) > 1
         outer = 0
         for i in tensors:

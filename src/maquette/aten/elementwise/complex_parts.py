@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 from maquette.aten.common.array_libraries import complex_of
-from maquette.aten.common.batching_forms import leading, same_shape
+from maquette.aten.common.batching_forms import leading_of, same_shape
 from maquette.aten.common.formula_helpers import conj, no_slope, real_part, times
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.conjugate import _conj, _neg_view
@@ -97,7 +97,7 @@ def view_as_complex_shape(self: TensorMeta) -> TensorMeta:
 
 
 view_as_complex.linear(self=lambda grad: aten.view_as_real(grad.resolve_conj()))
-view_as_complex.batching(leading)
+view_as_complex.batching(leading_of(lambda *args: 1))
 view_as_complex.shows_other_values()
 
 real = define("aten::real(Tensor(a) self) -> Tensor(a)")

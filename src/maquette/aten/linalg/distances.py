@@ -358,6 +358,7 @@ _pdist_forward.cost(lambda self, p, out: Cost(flops=3 * out.numel * self.shape[1
 
 @_pdist_forward.batching_decomposition
 def pdist_batching(self: Tensor, p: float) -> Tensor:
+    check(self.ndim == 2, lambda: f"pdist only supports 2D tensors, got: {self.ndim}D")
     n = self.shape[0]
     rows, columns = aten.triu_indices(n, n, 1, device=self.device).unbind(0)
     return aten.linalg_vector_norm(self[rows] - self[columns], p, [-1])

@@ -140,6 +140,7 @@ renorm.cost(lambda self, *rest: Cost(flops=3 * self.numel))
 
 @renorm.batching_decomposition
 def renorm_batching(self: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
+    renorm_shape(self.meta, p, dim, maxnorm)  # for what it refuses
     others = [d for d in range(self.meta.ndim) if d != dim % self.meta.ndim]
     norms = aten.linalg_vector_norm(self, p, others, True)
     factor = aten.where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)

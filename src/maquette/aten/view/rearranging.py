@@ -13,7 +13,7 @@ import numpy as np
 
 from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array, wrap_existing_dim
-from maquette.aten.common.batching_forms import along, leading, rank_of, sized, to_front, wrapped
+from maquette.aten.common.batching_forms import along, leading_of, rank_of, sized, to_front, wrapped
 from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.large_arrays import loops_of_places
 from maquette.aten.common.narrow_floats import full_of
@@ -290,7 +290,7 @@ def constant_pad_nd_kernel(xp: ModuleType, self: Array, pad: Ints, value: Number
 constant_pad_nd.linear(
     self=lambda grad, pad: grad.constant_pad_nd(tuple(-p for p in pad), 0), value=None
 )
-constant_pad_nd.batching(leading)
+constant_pad_nd.batching(leading_of(lambda self, pad, *rest: len(pad) // 2))
 
 pad = define(
     'aten::pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor'

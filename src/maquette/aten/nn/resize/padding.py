@@ -12,7 +12,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import Array, Index, wide
 from maquette.aten.common.array_libraries import assigned_at, combined_at
-from maquette.aten.common.batching_forms import folded, leading
+from maquette.aten.common.batching_forms import folded, leading_of
 from maquette.aten.view.rearranging import padded_shape
 from maquette.core.dtype import bool_
 from maquette.core.errors import check, check_not_implemented
@@ -256,7 +256,7 @@ def pixel_shuffle_kernel(xp: ModuleType, self: Array, upscale_factor: int) -> Ar
 
 
 pixel_shuffle.linear(self=lambda grad, upscale_factor: pixel_unshuffle(grad, upscale_factor))
-pixel_shuffle.batching(leading)
+pixel_shuffle.batching(leading_of(lambda *args: 3))
 
 
 @pixel_unshuffle.shape
@@ -286,7 +286,7 @@ def pixel_unshuffle_kernel(xp: ModuleType, self: Array, downscale_factor: int) -
 
 
 pixel_unshuffle.linear(self=lambda grad, downscale_factor: pixel_shuffle(grad, downscale_factor))
-pixel_unshuffle.batching(leading)
+pixel_unshuffle.batching(leading_of(lambda *args: 3))
 
 
 @channel_shuffle.shape
