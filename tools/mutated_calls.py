@@ -1,15 +1,17 @@
-"""Make ill-formed neighbours of PyTorch's recorded calls on PyTorch and on maquette.
+"""Make neighbours of PyTorch's recorded calls on PyTorch and on maquette.
 
-    python tools/mutated_calls.py [PATTERN ...] [--well-formed] [--calls N] [--seed N] [--show N]
-                                  [--log FILE]
+    python tools/mutated_calls.py [PATTERN ...] [--well-formed | --arguments] [--backward]
+                                  [--calls N] [--seed N] [--show N] [--log FILE]
 
 Needs PyTorch beside maquette: the environment of `make peer`. Each recorded call is changed in one
-thing at a time (`tests/fake/mutations.py`: shapes, dtypes, overlaps, numbers, arguments left out)
-and made on both. Both must refuse it, with exceptions of one class, or give results of one dtype,
-shape and layout in memory, and equal values. With ``--well-formed`` the changes are those of
-`neighbour_calls.py`: layouts, values at the edges, dtypes, outputs. What differs is counted by
-kind, with the first few of each; `--log` keeps all. PyTorch's process dies of some calls: a process
-of its own makes them, and the next goes on with the operator after.
+thing at a time (`tests/fake/mutations.py`: shapes, dtypes, overlaps, numbers, arguments left out;
+with ``--well-formed`` `neighbour_calls.py`: layouts, values at the edges, dtypes, outputs; with
+``--arguments`` `argument_neighbours.py`: shared memory, types of numbers, dims, keywords) and made
+on both (`call_outcomes.py`). Both must refuse it, with exceptions of one class, or give results of
+one dtype, shape, layout in memory and aliases, and equal values; with ``--backward``, gradients.
+Maquette's fake mode must answer as its real one, and a refused call may not have written anything.
+What differs is counted by kind, with the first few of each; `--log` keeps all. PyTorch's process
+dies of some calls: a process of its own makes them, and the next goes on with the operator after.
 
 Some differences are meant (docs/differences.md): values of uninitialized memory, which of equal
 elements is found, dtypes that one of the two computes and the other refuses. Of the well-formed
@@ -30,103 +32,33 @@ import random
 import signal
 import sys
 import tempfile
-import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-
+from argument_neighbours import ARGUMENTS
+from call_outcomes import (
+    TooLong,
+    difference,
+    fake_difference,
+    fake_outcome,
+    gradients,
+    outcome,
+    refused_for_its_values,
+)
 from conformance import DATA, load_checker
 
 sys.path.insert(0, str(DATA.parent / "tests" / "fake"))
-from mutations import MUTATIONS  # type: ignore[import-not-found]  # beside the tests
+from mutations import MUTATIONS, tensors  # type: ignore[import-not-found]  # beside the tests
 
 from neighbour_calls import WELL_FORMED, Mutation
 
 Case = dict[str, Any]
 PATIENCE_S = 20
-# Their values are random, or whatever the memory held.
-WITHOUT_VALUES = (
-    "empty", "rand", "bernoulli", "multinomial", "dropout", "resize", "cauchy", "normal", "uniform",
-    "exponential", "geometric", "poisson", "gamma", "dirichlet", "rrelu", "binomial",
-)  # fmt: skip
-
-
-class TooLong(Exception):
-    """A call took longer than `PATIENCE_S`."""
-
-
-class Outcome(NamedTuple):
-    """What a call gave."""
-
-    results: list[tuple[object, ...]]  # dtype, shape, strides and offset of results and arguments
-    other: str  # a result that is no tensor
-    values: list[Any]
-    error: Exception | None
-
-
-def outcome(checker: Any, backend: Any, case: Case) -> Outcome:
-    """Make a call on one of the libraries, on memory of its own that may grow."""
-    operator = backend.operator(case["op"])
-    arguments = checker.Arguments(backend, {**case, "resizes": True})
-    args, kwargs = arguments.args, arguments.kwargs
-    try:
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            result = operator(*args, **kwargs)
-    except TooLong:
-        raise
-    except Exception as error:  # noqa: BLE001  # what a call raises is its outcome
-        return Outcome([], "", [], error)
-    found = checker.flat_tensors(backend, result)
-    written = checker.flat_tensors(backend, [args, list(kwargs.values())])
-    tensors = [*found, *written]
-    values = [backend.array(t) for t in tensors]
-    return Outcome([_seen(t) for t in tensors], "" if found else repr(result), values, None)
-
-
-def _seen(t: Any) -> tuple[object, ...]:
-    name, shape = str(t.dtype).split(".")[-1], tuple(t.shape)
-    if not str(t.layout).endswith("strided"):
-        return name, shape
-    strides = [s for n, s in zip(shape, t.stride()) if n > 1] if t.numel() else []
-    return name, shape, tuple(strides), t.storage_offset()
-
-
-def difference(name: str, theirs: Outcome, ours: Outcome) -> tuple[str, str] | None:
-    """The kind of a difference and what both gave; None where there is none."""
-    if theirs.error is not None and ours.error is not None:
-        classes = [c.__name__ for c in type(ours.error).__mro__]
-        absent = isinstance(theirs.error, NotImplementedError)
-        absent = absent or isinstance(ours.error, NotImplementedError)
-        if absent or type(theirs.error).__name__.lstrip("_") in classes:
-            return None
-        return "other class of error", f"{theirs.error!r:.180} | {ours.error!r:.180}"
-    if theirs.error is not None:
-        return "refused there alone", f"{theirs.error!r:.180} | {ours.results!r:.180}"
-    if ours.error is not None:
-        return "refused here alone", f"{theirs.results!r:.180} | {ours.error!r:.180}"
-    if theirs.results != ours.results or theirs.other != ours.other:
-        return "other results", f"{theirs[:2]!r:.180} | {ours[:2]!r:.180}"
-    if any(word in name for word in WITHOUT_VALUES):
-        return None
-    for (kind, *_), a, b in zip(theirs.results, theirs.values, ours.values, strict=True):
-        if not _alike(a, b, 2e-2 if "float16" in str(kind) else 1e-3):
-            return "other values", f"{a.ravel()[:6].tolist()} | {b.ravel()[:6].tolist()}"
-    return None
-
-
-def _alike(a: Any, b: Any, tolerance: float) -> bool:
-    if a.dtype.kind in "biu":
-        return bool(np.array_equal(a, b))
-    wide = np.complex128 if a.dtype.kind == "c" else np.float64
-    with np.errstate(all="ignore"):
-        return bool(np.allclose(a.astype(wide), b.astype(wide), tolerance, 1e-3, equal_nan=True))
 
 
 def neighbours(
@@ -147,26 +79,58 @@ def neighbours(
 def compare(name: str, lines: list[str], options: Any, tell: Callable[..., None]) -> None:
     """Make the neighbours of an operator's calls on both, telling what differs."""
     checker = load_checker()
-    theirs, ours = checker.TorchBackend(), checker.Backend()
-    mutations = WELL_FORMED if options.well_formed else MUTATIONS
+    backends = checker.TorchBackend(), checker.Backend()
+    mutations = MUTATIONS
+    if options.well_formed or options.arguments:
+        mutations = WELL_FORMED if options.well_formed else ARGUMENTS
     for case in neighbours(name, lines, mutations, options.calls, options.seed):
         signal.alarm(PATIENCE_S)
         try:
-            found = difference(
-                name,
-                outcome(checker, theirs, copy.deepcopy(case)),
-                outcome(checker, ours, copy.deepcopy(case)),
-            )
+            compared = _backward if options.backward else _forward
+            found = compared(checker, *backends, case)
         except TooLong:
-            found = ("took too long", "")
+            found = [("took too long", "")]
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError):
             continue  # the arguments cannot be made, or are no arrays
         finally:
             signal.alarm(0)
         tell("call", name)
-        if found is not None:
+        for each in found:
             args = json.dumps({k: case[k] for k in ("args", "kwargs")})
-            tell("differs", name, *found, args[:600])
+            tell("differs", name, *each, args[:600])
+
+
+def _forward(checker: Any, theirs: Any, ours: Any, case: Case) -> list[tuple[str, str]]:
+    real = outcome(checker, ours, copy.deepcopy(case))
+    found = [difference(case["op"], outcome(checker, theirs, copy.deepcopy(case)), real)]
+    fake = fake_outcome(checker, ours, copy.deepcopy(case))
+    of_values = (
+        real.error is not None
+        and fake.error is None
+        and refused_for_its_values(checker, ours, case, real.error)
+    )
+    if not of_values:
+        found.append(fake_difference(real, fake))
+    if real.spoiled:
+        found.append(("refused, but wrote", f"{real.error!r:.180} | {real.spoiled:.180}"))
+    return [each for each in found if each is not None]
+
+
+def _backward(checker: Any, theirs: Any, ours: Any, case: Case) -> list[tuple[str, str]]:
+    schema = ours.operator(case["op"])._schema
+    writes = _places_written(schema, case)
+    both = [gradients(checker, b, copy.deepcopy(case), writes) for b in (theirs, ours)]
+    found = difference(case["op"], *both)
+    return [] if found is None else [found]
+
+
+def _places_written(schema: Any, case: Case) -> list[int]:
+    """Where the tensors that a call writes to stand among its tensors."""
+    named = [(a.name, v) for a, v in zip(schema.arguments, case["args"])]
+    named += case["kwargs"].items()
+    written = {a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write}
+    marks = [name in written for name, value in named for _ in tensors(value)]
+    return [i for i, mark in enumerate(marks) if mark]
 
 
 def work(todo: list[tuple[str, list[str]]], options: Any, log: Path) -> None:
@@ -221,6 +185,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("patterns", nargs="*", metavar="PATTERN", help="such as 'aten.conv*'")
     parser.add_argument("--well-formed", action="store_true", help="other layouts, values, outputs")
+    parser.add_argument("--arguments", action="store_true", help="other ways to give arguments")
+    parser.add_argument("--backward", action="store_true", help="compare gradients")
     parser.add_argument("--calls", type=int, default=1, help="recorded calls of each overload")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--show", type=int, default=5, help="of each kind")

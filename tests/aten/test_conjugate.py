@@ -92,3 +92,10 @@ def test_complex_keeps_infinite_parts() -> None:
     z = mq.complex(mq.tensor([1.0]), mq.tensor([float("inf")]))
     assert z.real.item() == 1.0
     assert z.imag.item() == float("inf")
+
+
+def test_repeated_elements_stay_to_be_conjugated() -> None:
+    x = mq.tensor([1 + 1j, 2 + 2j]).conj()
+    repeated = mq.repeat_interleave(x, mq.tensor([1, 2]))
+    assert repeated.is_conj()
+    assert repeated.tolist() == [1 - 1j, 2 - 2j, 2 - 2j]

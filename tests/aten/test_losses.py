@@ -197,3 +197,16 @@ def test_gradients_of_means_are_divided_by_the_size_of_self_alone_under_vmap(nam
     grad, self, target = mq.tensor([0.5]), mq.tensor([-6.5]), mq.tensor([[0.5, 3.5]])
     found = mq.vmap(lambda g, s, t: backward(g, s, t, *more))(grad, self, target)
     assert found[0].tolist() == pytest.approx(backward(grad[0], self[0], target[0], *more).tolist())
+
+
+@pytest.mark.parametrize("name", ["huber_loss", "binary_cross_entropy"])
+def test_an_unknown_reduction_reduces_nothing(name: str) -> None:
+    x = mq.full((2, 3), 0.5)
+    args = (None, 3) if name == "binary_cross_entropy" else (3,)
+    assert getattr(mq.ops.aten, name)(x, x, *args).shape == (2, 3)
+
+
+@pytest.mark.parametrize("name", ["mse_loss", "smooth_l1_loss"])
+def test_an_unknown_reduction_is_refused(name: str) -> None:
+    with pytest.raises(RuntimeError, match=r"expected reduction 0 .* got 3"):
+        getattr(mq.ops.aten, name)(mq.ones(2), mq.ones(2), 3)

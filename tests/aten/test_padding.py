@@ -64,3 +64,10 @@ def test_gradients_of_borders_are_the_adjoint_of_padding(mode: str, pads: tuple[
     out.backward(grad)
     there = (torch.nn.functional.pad(other, pads, mode=mode) * grad).sum()
     torch.testing.assert_close((other * x.grad).sum(), there)
+
+
+@pytest.mark.parametrize("padding", [[], [1], [1, 1, 1]])
+@pytest.mark.parametrize("name", ["reflection_pad1d", "replication_pad1d"])
+def test_padding_of_another_length_is_refused(name: str, padding: list[int]) -> None:
+    with pytest.raises(RuntimeError, match="padding size is expected to be 2"):
+        getattr(mq.ops.aten, name)(mq.ones(1, 4), padding)

@@ -165,3 +165,9 @@ def test_images_are_resampled_alike_in_every_order_of_memory(mode: str) -> None:
     found = F.interpolate(x.to(memory_format=torch.channels_last), size=(41, 33), mode=mode)
     assert found.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(found, F.interpolate(x, size=(41, 33), mode=mode))
+
+
+def test_T39_a_gradient_of_trilinear_resampling_keeps_channels_last() -> None:
+    grad = mq.rand(2, 3, 3, 3, 3).contiguous(memory_format=mq.channels_last_3d)
+    back = mq.ops.aten.upsample_trilinear3d_backward(grad, [3] * 3, [2, 3, 4, 4, 4], False)
+    assert back.is_contiguous(memory_format=mq.channels_last_3d)

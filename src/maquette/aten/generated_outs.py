@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from maquette.aten.view.copies import write_exact_out
+from maquette.aten.view.copies import check_outs, write_out
 from maquette.autograd.grad_mode import is_grad_enabled
 from maquette.core.errors import check
 from maquette.dispatch.forms import functional_call
@@ -234,7 +234,9 @@ def _write_results(
     result = op(*positional, **{a.name: p for p, a in pairs if a.kwarg_only})
     results = result if isinstance(result, tuple) else (result,)
     for out, value in zip(outs, results, strict=False):
-        _fill(form, out, value)
+        _check_fits(form, out, value)
+    for out, value in zip(outs, results, strict=False):
+        _fill(out, value)
     return None if not form._schema.returns else outs[0] if len(outs) == 1 else tuple(outs)
 
 
@@ -253,8 +255,8 @@ def _refuse_history(
     )
 
 
-def _fill(form: OpOverload, out: object, value: object) -> None:
-    """Write one result, or a list of them, to what stands for it."""
+def _check_fits(form: OpOverload, out: object, value: object) -> None:
+    """Refuse a result, or a list of them, that cannot be written to what stands for it."""
     if isinstance(out, Tensor):
         check(
             isinstance(value, Tensor),
@@ -269,7 +271,7 @@ def _fill(form: OpOverload, out: object, value: object) -> None:
                 f"output on the device of its result."
             ),
         )
-        write_exact_out(out, value)
+        check_outs([out], [value], exact=True)
         return
     assert isinstance(out, list | tuple)
     assert isinstance(value, list | tuple)
@@ -278,7 +280,18 @@ def _fill(form: OpOverload, out: object, value: object) -> None:
         lambda: f"{form}: expected as many outputs as results, {len(value)}; got {len(out)}",
     )
     for each, result in zip(out, value, strict=True):
-        _fill(form, each, result)
+        _check_fits(form, each, result)
+
+
+def _fill(out: object, value: object) -> None:
+    """Write one result, or a list of them, to what stands for it."""
+    if isinstance(out, Tensor):
+        write_out(out, value)
+        return
+    assert isinstance(out, list | tuple)
+    assert isinstance(value, list | tuple)
+    for each, result in zip(out, value, strict=True):
+        _fill(each, result)
 
 
 # --- forms that are written to ---------------------------------------------------------------

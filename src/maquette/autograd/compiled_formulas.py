@@ -102,10 +102,15 @@ def _returned(op: OpOverload, written: list[int]) -> list[int]:
 
     Others are written as a side effect: formulas want what is there after the call.
     """
+    effects = _effects(op)
+    return [i for i in written if i not in effects] or written
+
+
+def _effects(op: OpOverload) -> list[int]:
+    """The arguments that are written but are no results, such as running statistics."""
     results = {name for r in op._schema.returns if r.alias_info for name in r.alias_info.before_set}
-    infos = {i: op._schema.arguments[i].alias_info for i in written}
-    returned = [i for i, info in infos.items() if info and info.before_set & results]
-    return returned or written
+    infos = [a.alias_info for a in op._schema.arguments]
+    return [i for i, x in enumerate(infos) if x and x.is_write and not x.before_set & results]
 
 
 class DerivativePlan:
@@ -138,13 +143,15 @@ class DerivativePlan:
         written = [i for i, a in enumerate(arguments) if a.is_write]
         self.written = _returned(op, written)
         self.has_effects = len(self.written) < len(written)
+        effects = _effects(op)
         # Arguments that may not require grad, since no formula says their gradient. Operators that
         # only formulas call are given what the forward call computed, too, which is no constant.
         self.constant = [
             i
             for i, a in enumerate(arguments)
             if a.type.written in ("Tensor", "Tensor?")
-            and not (a.is_write or a.name in covered or op._opname.endswith("_backward"))
+            and not (a.name in covered or op._opname.endswith("_backward"))
+            and (not a.is_write or i in effects)
         ]
         returns = op._schema.returns
         self.one_output = len(returns) == 1 and "[]" not in returns[0].type.written

@@ -21,6 +21,7 @@ from maquette.library.arrays import (
     fresh_from,
     resize_outputs,
     run_kernel,
+    take_back,
     view_of,
 )
 from maquette.library.infer import lookup
@@ -44,9 +45,13 @@ def array_factory(function: Function, device_type: str) -> Callable[[OpOverload,
 
         def kernel(ks: int, *params: object) -> object:
             outcome = lookup(op, params)
-            resize_outputs(op, kinds, outcome, params)
+            resized = resize_outputs(op, kinds, outcome, params)
             given = arrays_of(params)
-            results = run_kernel(backend.runner, on_namespace, backend.namespace, *given)
+            try:
+                results = run_kernel(backend.runner, on_namespace, backend.namespace, *given)
+            except Exception:
+                take_back(resized)
+                raise
             return build(op, kinds, outcome, params, results, fresh_from, view_of)
 
         return kernel

@@ -442,8 +442,12 @@ def _general(op: OpOverload, kinds: list[Return], backend: Backend) -> Callable[
 
     def kernel(ks: int, *params: object) -> object:
         outcome = lookup(op, params)
-        resize_outputs(op, kinds, outcome, params)
-        results = _lent(run_kernel(quiet, array_kernel, xp, *arrays_of(params)))
+        resized = resize_outputs(op, kinds, outcome, params)
+        try:
+            results = _lent(run_kernel(quiet, array_kernel, xp, *arrays_of(params)))
+        except Exception:
+            take_back(resized)
+            raise
         return build(op, kinds, outcome, params, results, fresh_from, view_of)
 
     return kernel
@@ -466,10 +470,14 @@ def _elsewhere(op: OpOverload, kinds: list[Return], backend: Backend) -> Callabl
 
     def kernel(ks: int, *params: object) -> object:
         outcome = lookup(op, params)
-        resize_outputs(op, kinds, outcome, params)
+        resized = resize_outputs(op, kinds, outcome, params)
         on = _place(params, outcome, backend)
         arrays = arrays_on(backend, on, params)
-        results = backend.run(on, array_kernel, backend.namespace, *arrays)
+        try:
+            results = backend.run(on, array_kernel, backend.namespace, *arrays)
+        except Exception:
+            take_back(resized)
+            raise
         for i in targets:
             _write_back(params[i], arrays[i], backend)
         return build(op, kinds, outcome, params, results, fresh_from, view_of)
@@ -500,8 +508,12 @@ def _write_back(target: object, array: object, backend: Backend) -> None:
 
 def resize_outputs(
     op: OpOverload, kinds: list[Return], outcome: Outcome, params: Sequence[object]
-) -> None:
-    """Bring written arguments to the meta that the rule gives them before a kernel writes."""
+) -> Sequence[tuple[Tensor, TensorMeta]]:
+    """Bring written arguments to the meta that the rule gives them before a kernel writes.
+
+    The arguments that were laid anew, with the metas they had: for `take_back`.
+    """
+    resized: list[tuple[Tensor, TensorMeta]] | None = None
     for n, (kind, source) in enumerate(kinds):
         if kind != "written":
             continue
@@ -513,7 +525,15 @@ def resize_outputs(
                 warn_resized(target.meta, meta.shape)
             if meta.storage_bytes > target._storage.nbytes():
                 resize_storage(target, meta.storage_bytes)
+            resized = [*(resized or ()), (target, target.meta)]
             relayout(target, meta)
+    return resized or ()
+
+
+def take_back(resized: Sequence[tuple[Tensor, TensorMeta]]) -> None:
+    """Lay outputs as they were: the kernel refused the call, for its elements (an index, say)."""
+    for target, meta in resized:
+        relayout(target, meta)
 
 
 def _check_input_keeps_shape(

@@ -31,6 +31,7 @@ from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.registry import ops
 from maquette.dispatch.tags import Tag
+from maquette.library.infer import lookup
 from maquette.library.page import Cost, OperatorPage, define
 from maquette.library.variants import inplace_shape, writing
 from maquette.tensor.tensor import Tensor
@@ -249,7 +250,10 @@ def zero_each(self: Sequence[Tensor]) -> None:
 
 
 def copy_each(self: Sequence[Tensor], src: Sequence[Tensor], non_blocking: bool) -> None:
-    for target, source in zip(self, src, strict=True):
+    pairs = list(zip(self, src, strict=True))
+    for target, source in pairs:  # all are checked before any is written
+        lookup(aten.copy_.default, (target, source, non_blocking))
+    for target, source in pairs:
         target.copy_(source, non_blocking)
 
 

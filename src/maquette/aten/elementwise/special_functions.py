@@ -318,13 +318,13 @@ special_i1e: OperatorPage = special_unary(
 )
 special_i1e.describe("The function `i1` scaled by ``exp(-abs(x))``.")
 for _name in ("j0", "j1", "y0", "y1"):
-    special_unary(f"special_bessel_{_name}", _name, takes=WIDE_FLOATS)
+    special_unary(f"special_bessel_{_name}", _name, takes=WIDE_FLOATS).nondifferentiable()
 describe("special_bessel_y1", "The Bessel function of the second kind, of order 1.")
 describe("special_bessel_y0", "The Bessel function of the second kind, of order 0.")
 describe("special_bessel_j1", "The Bessel function of the first kind, of order 1.")
 describe("special_bessel_j0", "The Bessel function of the first kind, of order 0.")
 for _name in ("i0", "i1", "k0", "k1"):
-    special_unary(f"special_modified_bessel_{_name}", _name, takes=WIDE_FLOATS)
+    special_unary(f"special_modified_bessel_{_name}", _name, takes=WIDE_FLOATS).nondifferentiable()
 describe(
     "special_modified_bessel_k1",
     "The modified Bessel function of the second kind, of order 1.",
@@ -344,7 +344,7 @@ describe(
 for _name in ("k0", "k1"):
     special_unary(
         f"special_scaled_modified_bessel_{_name}", f"{_name}e", argument="x", takes=WIDE_FLOATS
-    )
+    ).nondifferentiable()
 describe(
     "special_scaled_modified_bessel_k1",
     "The function `modified_bessel_k1` scaled by ``exp(x)``.",
@@ -365,7 +365,7 @@ unary(
     takes=WIDE_FLOATS,
     argument="x",
     variants=_OUT,
-)
+).nondifferentiable()
 describe(
     "special_spherical_bessel_j0",
     "The spherical Bessel function of the first kind, of order 0.",

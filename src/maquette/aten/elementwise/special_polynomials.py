@@ -114,7 +114,7 @@ def _define(name: str, function: Callable[..., Array]) -> None:
         ("x_scalar", "Scalar x, Tensor n"),
         ("n_scalar", "Tensor x, Scalar n"),
     ):
-        binary(
+        polynomial = binary(
             f"special_{name}",
             function,
             overload=overload,
@@ -124,6 +124,7 @@ def _define(name: str, function: Callable[..., Array]) -> None:
             variants=[Variant.OUT],
             flops=8,
         )
+        polynomial.nondifferentiable()
 
 
 def _plain(family: Recurrence) -> Callable[..., Array]:

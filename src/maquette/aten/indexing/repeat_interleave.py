@@ -89,6 +89,8 @@ def repeat_interleave_composite(
         ),
     )
     positions = repeats_to_positions(repeats, output_size=output_size)
+    if source.is_conj():  # what is left to conjugate stays so, as in PyTorch
+        return source.conj().index_select(axis, positions).conj()
     return source.index_select(axis, positions)
 
 

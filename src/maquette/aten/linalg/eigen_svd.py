@@ -22,7 +22,7 @@ from maquette.aten.linalg.factorizations import (
     column_major,
     identity,
 )
-from maquette.aten.view.copies import write_exact_out, write_out
+from maquette.aten.view.copies import write_exact_out, write_out, write_outs
 from maquette.aten.view.joining import cat
 from maquette.autograd.grad_mode import is_grad_enabled
 from maquette.core.errors import check
@@ -296,7 +296,7 @@ def svd_old_out_composite(
     self: Tensor, some: bool, compute_uv: bool, U: Tensor, S: Tensor, V: Tensor
 ) -> tuple[Tensor, ...]:
     results = svd_composite(self, some, compute_uv)
-    return tuple(write_exact_out(o, r) for o, r in zip((U, S, V), results, strict=True))
+    return write_outs((U, S, V), results, write_exact_out)
 
 
 # --- orthogonal and triangular -------------------------------------------------------

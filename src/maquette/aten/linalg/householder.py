@@ -286,7 +286,7 @@ class _Compact(NamedTuple):
         """
         column = self.tau.unsqueeze(-1)
         inner = (column * self.S).mH.linalg_solve_triangular(by_T, upper=False, unitriangular=True)
-        by_tau = (inner - inner @ (self.S @ self.T).mH).diagonal(0, -2, -1)
+        by_tau = (inner - inner @ (self.S @ self.T).mH).diagonal(0, -2, -1).contiguous()
         by_S = -(column.conj() * (inner @ self.T.mH)).triu(1)
         return by_V + self.V @ (by_S + by_S.mH), by_tau
 

@@ -32,7 +32,7 @@ from maquette.aten.linalg.factorizations import (
 from maquette.aten.linalg.householder import as_made
 from maquette.aten.linalg.matrix_functions import pinv_grad
 from maquette.aten.linalg.solving import is_vector
-from maquette.aten.view.copies import write_out
+from maquette.aten.view.copies import check_outs, write_outs
 from maquette.core.dtype import int64
 from maquette.core.errors import check, check_data, check_not_implemented
 from maquette.core.meta import TensorMeta
@@ -40,7 +40,6 @@ from maquette.core.strides import Shape
 from maquette.dispatch.tags import Tag
 from maquette.library.advice import check_advised
 from maquette.library.page import define
-from maquette.library.variants import check_castable
 from maquette.tensor.tensor import Tensor
 
 Grads = list[Tensor | None]
@@ -380,11 +379,10 @@ def lstsq_out_composite(
 ) -> tuple[Tensor, ...]:
     found = linalg_lstsq(self, b, rcond, driver=driver)
     outs = (solution, residuals, rank, singular_values)
-    for out, result in zip(outs, found, strict=True):
-        check_castable("linalg_lstsq", result.dtype, out.dtype)
+    check_outs(outs, found)
     direct = all(as_made(r.meta, o.meta) for o, r in zip(outs, found, strict=True))
     if direct and not solution.meta.numel:
         # An empty one is laid out as LAPACK's own array.
         solution.resize_((found[0].meta.storage_bytes // found[0].meta.itemsize,))
         solution.as_strided_(found[0].meta.shape, found[0].meta.strides)
-    return tuple(write_out(o, r) for o, r in zip(outs, found, strict=True))
+    return write_outs(outs, found)

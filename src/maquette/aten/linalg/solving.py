@@ -40,7 +40,7 @@ from maquette.aten.linalg.lu import (
     packed_lu,
     solved_by_lu,
 )
-from maquette.aten.view.copies import write_exact_out
+from maquette.aten.view.copies import write_exact_out, write_outs
 from maquette.autograd.grad_mode import is_grad_enabled
 from maquette.core.dtype import int32
 from maquette.core.errors import check
@@ -631,9 +631,9 @@ linalg_slogdet_out = define(
 
 
 @linalg_slogdet_out.composite
-def slogdet_out_composite(A: Tensor, sign: Tensor, logabsdet: Tensor) -> tuple[Tensor, Tensor]:
+def slogdet_out_composite(A: Tensor, sign: Tensor, logabsdet: Tensor) -> tuple[Tensor, ...]:
     found = _linalg_slogdet(A)
-    return write_exact_out(sign, found[0]), write_exact_out(logabsdet, found[1])
+    return write_outs((sign, logabsdet), found[:2], write_exact_out)
 
 
 slogdet = define("aten::slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)")

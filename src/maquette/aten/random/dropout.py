@@ -52,7 +52,8 @@ def _check_probability(p: float) -> None:
 def native_dropout_shape(
     input: TensorMeta, p: float, train: bool | None
 ) -> tuple[TensorMeta, TensorMeta]:
-    _check_probability(p)
+    if train is not False:
+        _check_probability(p)
     check(
         train is False or input.numel == 0 or input.dtype.category >= 2,
         lambda: (

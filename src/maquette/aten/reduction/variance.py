@@ -39,14 +39,16 @@ from maquette.aten.reduction.sums import (
     sum_dtype,
 )
 from maquette.autograd.grad_mode import is_grad_enabled
-from maquette.core.dtype import dtype, get_default_dtype, int64
+from maquette.core.dtype import dtype, float32, get_default_dtype, int64
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
+from maquette.core.promotion import promote_types
 from maquette.core.scalar_types import is_complex_type
 from maquette.core.symbols import is_true
 from maquette.core.warned import warn
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Cost, OperatorPage, define
+from maquette.library.variants import check_castable
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.pointwise import VmapInfo
 
@@ -501,8 +503,10 @@ def nanmean_by_parts(self: Tensor, dim: Dims, keepdim: bool, dtype: dtype | None
     return self.nansum(dim, keepdim, dtype=dtype) / numbers
 
 
-nanmean_out.composite(
-    lambda self, dim, keepdim, dtype, out: self.nansum(dim, keepdim, dtype=dtype, out=out).div_(
-        _numbers(self, dim, keepdim)
-    )
-)
+@nanmean_out.composite
+def nanmean_into(
+    self: Tensor, dim: Dims, keepdim: bool, dtype: dtype | None, out: Tensor
+) -> Tensor:
+    numbers = _numbers(self, dim, keepdim)
+    check_castable("nanmean", promote_types(out.dtype, float32), out.dtype)
+    return self.nansum(dim, keepdim, dtype=dtype, out=out).div_(numbers)

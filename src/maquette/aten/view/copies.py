@@ -143,6 +143,15 @@ def write_out(out: object, result: object) -> Tensor:
     """
     assert isinstance(out, Tensor)
     assert isinstance(result, Tensor)
+    _check_out(out, result)
+    if out.meta.shape != result.meta.shape:
+        warn_resized(out.meta, result.meta.shape)
+        out.resize_(result.meta.shape)
+    copy_(out, result)
+    return out
+
+
+def _check_out(out: Tensor, result: Tensor) -> None:
     check(
         not (result.requires_grad or (out.requires_grad and tls.st.grad_enabled)),
         lambda: (
@@ -151,11 +160,6 @@ def write_out(out: object, result: object) -> Tensor:
         ),
     )
     check_castable("out", result.meta.dtype, out.meta.dtype)
-    if out.meta.shape != result.meta.shape:
-        warn_resized(out.meta, result.meta.shape)
-        out.resize_(result.meta.shape)
-    copy_(out, result)
-    return out
 
 
 def write_exact_out(out: object, result: object) -> Tensor:
@@ -164,6 +168,26 @@ def write_exact_out(out: object, result: object) -> Tensor:
     assert isinstance(result, Tensor)
     check_same_dtype("out", result.meta.dtype, out.meta.dtype)
     return write_out(out, result)
+
+
+def write_outs(
+    outs: Sequence[Tensor],
+    results: Sequence[Tensor],
+    write: Callable[[object, object], Tensor] = write_out,
+) -> tuple[Tensor, ...]:
+    """Write several results by `write_out` or `write_exact_out`: all of them, or none."""
+    check_outs(outs, results, exact=write is write_exact_out)
+    return tuple([write(out, result) for out, result in zip(outs, results, strict=True)])
+
+
+def check_outs(outs: Sequence[Tensor], results: Sequence[Tensor], *, exact: bool = False) -> None:
+    """Refuse what `write_out` would refuse of any of several outputs."""
+    for out, result in zip(outs, results, strict=True):
+        if exact:
+            check_same_dtype("out", result.meta.dtype, out.meta.dtype)
+        _check_out(out, result)
+        if out.meta.shape == result.meta.shape:
+            check_writable("out", out.meta)
 
 
 def _to_device_of(grad: Tensor, meta: TensorMeta) -> Tensor:

@@ -17,9 +17,10 @@ from maquette.aten.common.tensor_options import cast
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import dtype as DType
 from maquette.core.dtype import from_numpy_dtype, promote_types, result_type_of
-from maquette.core.errors import check, check_value
+from maquette.core.errors import check, check_type, check_value
 from maquette.core.layout import contiguous_format, memory_format
 from maquette.core.meta import TensorMeta
+from maquette.core.promotion import can_cast
 from maquette.core.strides import format_strides
 from maquette.core.symbols import is_true
 from maquette.core.views import view_strides
@@ -27,7 +28,8 @@ from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
-from maquette.library.page import Variant, define
+from maquette.library.page import Variant, define, set_shape_rule
+from maquette.library.variants import out_shape
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.pointwise import VmapInfo
 
@@ -140,6 +142,17 @@ def cat_batching(info: VmapInfo, in_dims: Any, tensors: Any, dim: int = 0) -> An
     return aten.cat(kept, wrapped(dim, rank) + 1), 0
 
 
+def _check_joined_dtype(name: str, result: DType, target: DType) -> None:
+    check_type(
+        can_cast(result, target),
+        lambda: (
+            f"torch.{name}(): input types can't be cast to the desired output type "
+            f"{target.scalar_name}: together they are {result.scalar_name}"
+        ),
+    )
+
+
+set_shape_rule(cat.variants[0], out_shape(cat.op, 1, _check_joined_dtype))
 refuse_overlap(cat.variants[0], "tensors")
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from maquette.aten.view.constants import constant
-from maquette.aten.view.copies import write_out
 from maquette.aten.view.joining import cat, stack
 from maquette.core.dtype import int64
 from maquette.core.errors import check
@@ -18,60 +17,59 @@ from maquette.library.page import define, describe
 from maquette.tensor.tensor import Tensor
 
 Tensors = tuple[Tensor, ...]
-Definition = Callable[..., object]
+Parts = tuple[Sequence[Tensor], int]
 
 
-def _with_out(schema: str, function: Definition, *, tags: tuple[Tag, ...] = ()) -> None:
-    """A composite over a list of tensors and its ``out=`` form."""
-    define(schema).composite(function)
+def _with_out(schema: str, parts: Callable[..., Parts]) -> None:
+    """A composite over a list of tensors and its ``out=`` form: `cat` of parts along a dim."""
+    define(schema).composite(lambda *params: cat(*parts(*params)))
     head, _, rest = schema.partition("(")
     arguments = rest.rpartition(") -> ")[0]
-    out = define(f"{head}.out({arguments}, *, Tensor(a!) out) -> Tensor(a!)", tags=tags)
-    out.composite(lambda *params: write_out(params[-1], function(*params[:-1])))
+    out = define(f"{head}.out({arguments}, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out])
+    out.composite(lambda *params: cat.variants[0](*parts(*params[:-1]), out=params[-1]))
 
 
-def _hstack(tensors: Tensors) -> object:
+def _hstack(tensors: Tensors) -> Parts:
     check(len(tensors) > 0, lambda: "hstack expects a non-empty TensorList")
     parts = [t.atleast_1d() for t in tensors]
-    return cat(parts, 0 if parts[0].ndim == 1 else 1)
+    return parts, 0 if parts[0].ndim == 1 else 1
 
 
-def _vstack(tensors: Tensors) -> object:
+def _vstack(tensors: Tensors) -> Parts:
     check(len(tensors) > 0, lambda: "vstack expects a non-empty TensorList")
-    return cat([t.atleast_2d() for t in tensors], 0)
+    return [t.atleast_2d() for t in tensors], 0
 
 
-def _dstack(tensors: Tensors) -> object:
+def _dstack(tensors: Tensors) -> Parts:
     check(len(tensors) > 0, lambda: "dstack expects a non-empty TensorList")
-    return cat([t.atleast_3d() for t in tensors], 2)
+    return [t.atleast_3d() for t in tensors], 2
 
 
-def _column_stack(tensors: Tensors) -> object:
+def _column_stack(tensors: Tensors) -> Parts:
     check(len(tensors) > 0, lambda: "column_stack expects a non-empty TensorList")
     return _hstack(tuple(t.reshape((t.meta.numel, 1)) if t.meta.ndim <= 1 else t for t in tensors))
 
 
-_with_out("aten::hstack(Tensor[] tensors) -> Tensor", _hstack, tags=(Tag.out,))
+_with_out("aten::hstack(Tensor[] tensors) -> Tensor", _hstack)
 describe(
     "hstack",
     "Tensors one after the other along the second dimension, vectors along the only one.",
 )
-_with_out("aten::vstack(Tensor[] tensors) -> Tensor", _vstack, tags=(Tag.out,))
+_with_out("aten::vstack(Tensor[] tensors) -> Tensor", _vstack)
 describe("vstack", "Tensors one below the other along the first dimension; vectors become rows.")
-_with_out("aten::row_stack(Tensor[] tensors) -> Tensor", _vstack, tags=(Tag.out,))
+_with_out("aten::row_stack(Tensor[] tensors) -> Tensor", _vstack)
 describe("row_stack", "Tensors one below the other along the first dimension, as `vstack`.")
-_with_out("aten::dstack(Tensor[] tensors) -> Tensor", _dstack, tags=(Tag.out,))
+_with_out("aten::dstack(Tensor[] tensors) -> Tensor", _dstack)
 describe(
     "dstack",
     "Tensors one after the other along the third dimension, which is made where missing.",
 )
-_with_out("aten::column_stack(Tensor[] tensors) -> Tensor", _column_stack, tags=(Tag.out,))
+_with_out("aten::column_stack(Tensor[] tensors) -> Tensor", _column_stack)
 describe("column_stack", "Tensors side by side as columns; vectors become columns.")
 for _name in ("concat", "concatenate"):
     _with_out(
         f"aten::{_name}(Tensor[] tensors, int dim=0) -> Tensor",
-        lambda tensors, dim: cat(tensors, dim),
-        tags=(Tag.out,),
+        lambda tensors, dim: (tensors, dim),
     )
 describe("concatenate", "Tensors one after the other along `dim`, as `cat`.")
 describe("concat", "Tensors one after the other along `dim`, as `cat`.")

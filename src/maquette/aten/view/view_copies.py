@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from maquette.aten.elementwise import conjugate
 from maquette.aten.elementwise.complex_parts import view_as_complex, view_as_real
 from maquette.aten.view import views
-from maquette.aten.view.copies import clone, write_exact_out
+from maquette.aten.view.copies import clone, write_exact_out, write_outs
 from maquette.aten.view.reshaping import narrow_start, reshape
 from maquette.aten.view.splitting import split, split_with_sizes, unbind
 from maquette.aten.view.view_gradients import slice_backward
@@ -98,8 +98,7 @@ def write_results(out: object, result: object, listed: bool) -> object:
         len(out) == len(result),
         lambda: f"out= expects {len(result)} tensors, got {len(out)}",
     )
-    for target, part in zip(out, result, strict=True):
-        write_exact_out(target, part)
+    write_outs(out, result, write_exact_out)
     return None
 
 

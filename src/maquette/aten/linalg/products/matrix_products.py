@@ -254,7 +254,7 @@ def _check_factors(kind: dtype, *factors: Number) -> None:
 
 def _overflows(factor: Number, kind: dtype) -> bool:
     if isinstance(factor, complex):
-        return not kind.is_complex and factor.imag != 0
+        return not kind.is_complex
     return kind.category == 1 and isinstance(factor, float) and not isfinite(factor)
 
 

@@ -13,8 +13,13 @@ from maquette.aten.common.backward_checks import check_floats_only, check_sizes
 from maquette.aten.common.elementary_functions import elementary
 from maquette.aten.common.formula_helpers import over, plus, times
 from maquette.aten.common.operators import aten
-from maquette.aten.nn.loss.elementwise_losses import check_floats, divisor, loss_cost, reduced_array
-from maquette.aten.nn.loss.likelihood import MEAN, NONE
+from maquette.aten.nn.loss.elementwise_losses import (
+    check_floats,
+    divisor,
+    loss_cost,
+    reduced_if_known,
+)
+from maquette.aten.nn.loss.likelihood import MEAN, SUM
 from maquette.aten.nn.loss.loss_batching import reduced, reduced_backward
 from maquette.core.dtype import result_type_of
 from maquette.core.elementwise import elementwise
@@ -67,7 +72,7 @@ def binary_cross_entropy_shape(
             lambda: f"Found dtype {target.dtype.scalar_name} but expected {self.dtype.scalar_name}",
         )
     check_floats("binary_cross_entropy", self.dtype)
-    if reduction != NONE:
+    if reduction in (MEAN, SUM):
         return both.fresh(())
     return self.like() if both.shape == self.shape else both
 
@@ -82,7 +87,7 @@ def binary_cross_entropy_kernel(
     with np.errstate(divide="ignore"):
         yes, no = xp.maximum(xp.log(p), _LEAST_LOG), xp.maximum(xp.log1p(-p), _LEAST_LOG)
     losses = (t - 1) * no - t * yes
-    return reduced_array(xp, losses if weight is None else losses * wide(weight), reduction)
+    return reduced_if_known(xp, losses if weight is None else losses * wide(weight), reduction)
 
 
 def _check_probabilities(name: str, values: Array) -> None:
@@ -160,7 +165,7 @@ def binary_cross_entropy_backward_grad(
     spread = plus((1 - self) * self, 1e-12)
     by_out = scale * (self - target) / spread
     curvature = (self * self - times(self, 2) * target + target) / (spread * spread)
-    by_out = by_out if reduction == NONE else by_out.sum()
+    by_out = by_out.sum() if reduction in (MEAN, SUM) else by_out
     return by_out, scale * grad_output * curvature, -(scale * grad_output) / spread
 
 
@@ -186,7 +191,7 @@ def binary_cross_entropy_with_logits_shape(
     for other in (self, pos_weight, weight):
         if other is not None:
             losses = _multiplied(losses, other)
-    return losses if reduction == NONE else losses.fresh(())
+    return losses.fresh(()) if reduction in (MEAN, SUM) else losses
 
 
 def _multiplied(losses: TensorMeta, other: TensorMeta) -> TensorMeta:
@@ -218,7 +223,7 @@ def binary_cross_entropy_with_logits_kernel(
     if pos_weight is not None:
         log_yes = log_yes * ((wide(pos_weight) - 1) * t + 1)
     losses = (1 - t) * x - log_yes
-    return reduced_array(xp, losses if weight is None else losses * wide(weight), reduction)
+    return reduced_if_known(xp, losses if weight is None else losses * wide(weight), reduction)
 
 
 def _by_logits(

@@ -48,6 +48,11 @@ def reduced_array(xp: ModuleType, losses: Array, reduction: int) -> Array:
     return mean
 
 
+def reduced_if_known(xp: ModuleType, losses: Array, reduction: int) -> Array:
+    """The same where a reduction of another number than these reduces nothing, as in PyTorch."""
+    return reduced_array(xp, losses, reduction) if reduction in (MEAN, SUM) else losses
+
+
 def reduced_tensor(losses: Tensor, reduction: int) -> Tensor:
     """The same for tensors."""
     if reduction == MEAN:
@@ -78,11 +83,15 @@ def _difference_shape(name: str, kernel: str, own_dtype: bool) -> Callable[..., 
         self: TensorMeta, target: TensorMeta, reduction: int, parameter: float = 1.0
     ) -> TensorMeta:
         _check_parameter(name, parameter)
+        check(
+            name == "huber_loss" or reduction in (NONE, MEAN, SUM),
+            lambda: f"{name}: expected reduction 0 (none), 1 (mean) or 2 (sum), got {reduction}",
+        )
         common = result_type_of((self, target))
         check_floats(kernel, common)
         kind = self.dtype if own_dtype else common
         both = elementwise((self, target), kind, common_dtype=common, op_name=name)
-        return both if reduction == NONE else both.fresh(())
+        return both.fresh(()) if reduction in (MEAN, SUM) else both
 
     return rule
 
@@ -147,7 +156,7 @@ def _difference_loss(
     def kernel_of(
         xp: ModuleType, self: Array, target: Array, reduction: int, parameter: float = 0.0
     ) -> Array:
-        return reduced_array(xp, curve(xp, _difference(self, target), parameter), reduction)
+        return reduced_if_known(xp, curve(xp, _difference(self, target), parameter), reduction)
 
     def backward_kernel(
         xp: ModuleType,

@@ -10,6 +10,7 @@ from maquette.core.layout import strided
 from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
+from maquette.library.variants import check_writable
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.wrappers import written_by_its_operator
 
@@ -109,6 +110,9 @@ def instance_norm_composite(
         lambda: f"instance_norm: expected an input of images and channels, got {input.meta}",
     )
     images, channels, *rest = input.meta.shape
+    for running in (running_mean, running_var):
+        if use_input_stats and running is not None:
+            check_writable("instance_norm", running.meta)
     scale, shift, mean, var = (
         None if t is None else t.repeat((images,))
         for t in (weight, bias, running_mean, running_var)

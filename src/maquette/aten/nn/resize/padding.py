@@ -46,6 +46,13 @@ def _source(xp: ModuleType, size: int, before: int, after: int, reflects: bool) 
 def _check_padding(name: str, self: TensorMeta, padding: Ints, dims: int, reflects: bool) -> Shape:
     full = "with possibly 0 batch size and other non-zero dimensions for input"
     check(
+        len(padding) == 2 * dims,
+        lambda: (
+            f"{name}: padding size is expected to be {2 * dims}, two for each of the last {dims} "
+            f"dimensions, but got: {len(padding)}"
+        ),
+    )
+    check(
         self.ndim in (dims + 1, dims + 2)
         and all(expect_true(n != 0) for n in self.shape[self.ndim - dims - 1 :]),
         lambda: (

@@ -302,7 +302,14 @@ bilinear2d = Family(
     back_keeps_format=True,
 )
 describe("upsample_bilinear2d", "Images [N, C, H, W] resampled to a size, by linear interpolation.")
-trilinear3d = Family("upsample_trilinear3d", 3, linear_taps, aligns=True, bytes_allowed=False)
+trilinear3d = Family(
+    "upsample_trilinear3d",
+    3,
+    linear_taps,
+    aligns=True,
+    back_keeps_format=True,
+    bytes_allowed=False,
+)
 describe(
     "upsample_trilinear3d",
     "Volumes [N, C, D, H, W] resampled to a size, by linear interpolation.",
