@@ -1,5 +1,6 @@
 """Which mode answers a call, where several are active in several threads."""
 
+import gc
 import threading
 
 import pytest
@@ -49,3 +50,20 @@ def test_F32_inner_modes_answer_until_they_are_left() -> None:
             with pytest.raises(AssertionError, match="Mixing fake modes"):
                 a + a
         assert (a + a).fake_mode is outer
+
+
+def test_a_mode_lets_the_garbage_collector_count_five_times_as_many_objects() -> None:
+    young, *older = gc.get_threshold()
+    with mq.FakeTensorMode(), mq.FakeTensorMode():
+        assert gc.get_threshold() == (5 * young, *older)
+    assert gc.get_threshold() == (young, *older)
+
+
+def test_a_threshold_that_the_program_sets_in_a_mode_stays() -> None:
+    before = gc.get_threshold()
+    try:
+        with mq.FakeTensorMode():
+            gc.set_threshold(1234, 5, 6)
+        assert gc.get_threshold() == (1234, 5, 6)
+    finally:
+        gc.set_threshold(*before)

@@ -9,12 +9,13 @@ lines. Code that nobody runs any more takes its lines along.
 
 from __future__ import annotations
 
+import functools
 import linecache
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, cast
 
 from maquette.core.remembered import epoch, remember
 from maquette.dispatch.kept_code import kept_code
@@ -120,14 +121,47 @@ def _function_in(code: CodeType, name: str | None = None) -> CodeType:
 def _show(source: str, function: CodeType) -> None:
     """Have tracebacks show the lines that a function's code is from, as long as that is there."""
     file = function.co_filename
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-
-    def forget(_: object) -> None:
-        linecache.cache.pop(file, None)
-        _OWNERS.pop(file, None)
-
+    # Typed as a list: who asks `linecache` indexes and counts its lines, and no more.
+    linecache.cache[file] = (len(source), None, cast(list[str], _Lines(source)), file)
     # Equal code that is made later takes this place: the older owner's end is of no account then.
-    _OWNERS[file] = weakref.ref(function, forget)
+    _OWNERS[file] = _Owner(function, file)
+
+
+class _Lines(Sequence[str]):
+    """The lines of a source, cut when they are first asked for, which few ever are.
+
+    Cut at once they were a sixth of the memory that a first step fills.
+    """
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+
+    @functools.cached_property
+    def _cut(self) -> list[str]:
+        return self._source.splitlines(keepends=True)
+
+    def __len__(self) -> int:
+        return len(self._cut)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._cut[index]
+
+
+class _Owner(weakref.ref[CodeType]):
+    """A code that lines are shown for: its end takes them along."""
+
+    __slots__ = ("file",)
+    file: str
+
+    def __new__(cls, function: CodeType, file: str) -> _Owner:
+        self = super().__new__(cls, function, _forget)
+        self.file = file
+        return self
+
+
+def _forget(owner: Any) -> None:
+    linecache.cache.pop(owner.file, None)
+    _OWNERS.pop(owner.file, None)
 
 
 def indented(lines: Iterable[str]) -> list[str]:

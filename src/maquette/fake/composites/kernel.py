@@ -1,9 +1,9 @@
 """The kernel of a composite on fakes: what calls of equal metas made before is made again.
 
 A page says of its composite that which operators it calls is a function of metas and plain
-arguments (`OperatorPage.by_metas`). The first call with some runs and is noted, the second runs
-under a mode that sees whether the cache of shape rules knows all its operators, the third runs and
-is read (`fold.py`), and from the fourth on the result is made at once, in a third of the time.
+arguments (`OperatorPage.by_metas`). The first call with some runs under a mode that sees whether
+the cache of shape rules knows all its operators, and is read (`fold.py`); from the second on the
+result is made at once, in a third of the time.
 
 Whoever could see the operators has them run: the kernel serves key sets of plain fakes alone, so
 modes, transforms, autocast and hooks for saved tensors never meet it; observers of memory and of
@@ -13,6 +13,7 @@ nodes, counts of the cache, and who tracks fakes are asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from typing import cast
 
 from maquette.autograd.node import next_sequence
 from maquette.core.promotion import defaults
@@ -26,7 +27,7 @@ from maquette.dispatch.tls import node_observers
 from maquette.fake.cache import REMEMBERED_COMPOSITES, watching
 from maquette.fake.composites.fold import fold_of
 from maquette.fake.derivatives.recipes import version_of
-from maquette.fake.derivatives.steps import Listener, may_note
+from maquette.fake.derivatives.steps import Family, Listener, may_note, to_learn
 from maquette.fake.mode import ACTIVE, FakeTensorMode
 from maquette.fake.tensor import tensors_in
 from maquette.library.fakes import ON_FAKES
@@ -71,8 +72,7 @@ def _kernel(_ks, {passed}):
         _key = (_number, _epoch[0], {" ".join(keys)})
         _known = _remembered[_key]
     except KeyError:
-        _note(_key, _m, _hear)
-        return _composite({passed})
+        _known = _unknown(_key, _m, _learn)
     except (TypeError, AttributeError):  # something symbolic, or no fake
         return _composite({passed})
     if {" and ".join(conditions)}:
@@ -86,44 +86,45 @@ def _kernel(_ks, {passed}):
         "_composite": composite,
         "_defaults": defaults,
         "_epoch": EPOCH,
-        "_hear": (_hear, composite),
+        "_learn": (_learn, composite),
         "_nodes_seen": node_observers,
-        "_note": _note,
         "_observers": OBSERVERS,
-        "_number": object(),  # of the operator and the key set
+        "_number": Family(),  # of the operator and the key set
         "_remembered": REMEMBERED_COMPOSITES,
+        "_unknown": _unknown,
         "_NUMBERS": NUMBERS,
     }
     return generate(source, "_kernel", "composite", space)
 
 
-def _note(key: tuple[Hashable, ...], mode: object, then: tuple[Function, Function]) -> None:
-    """Have the next call with this key do something else than run, if that may be."""
-    if isinstance(mode, FakeTensorMode) and may_note(key, mode):
-        remember(REMEMBERED_COMPOSITES, key, then, EPOCH[0])
+def _unknown(
+    key: tuple[Hashable, ...], mode: object, then: tuple[Function, Function]
+) -> tuple[Function, Function] | None:
+    """What is to answer a call not met before; None: the composite is."""
+    if not isinstance(mode, FakeTensorMode) or not may_note(key, mode):
+        return None
+    if to_learn(cast(Family, key[0])):
+        return then
+    remember(REMEMBERED_COMPOSITES, key, then, EPOCH[0])
+    return None
 
 
-def _hear(composite: Function, mode: FakeTensorMode, key: Hashable, *params: object) -> object:
-    """Run a call, and note whether all that it makes is a function of metas."""
+def _learn(composite: Function, mode: FakeTensorMode, key: Hashable, *params: object) -> object:
+    """Run a call, and write down what it made if all that is a function of metas."""
     since = EPOCH[0]
     given = list(tensors_in(params))
     versions = [version_of(t) for t in given]
+    first = next_sequence()
     listener = Listener(given)
     with listener:
         result = composite(*params)
-    pure = listener.pure and versions == [version_of(t) for t in given]
-    remember(REMEMBERED_COMPOSITES, key, (_read, composite) if pure else None, since)
-    return result
-
-
-def _read(composite: Function, mode: FakeTensorMode, key: Hashable, *params: object) -> object:
-    """Run a call, and write down what it made."""
-    since = EPOCH[0]
-    first = next_sequence()
-    result = composite(*params)
-    fold = fold_of(mode, params, result, first)
+    fold = None
+    if listener.pure and versions == [version_of(t) for t in given]:
+        fold = fold_of(mode, params, result, first)
     remember(REMEMBERED_COMPOSITES, key, None if fold is None else (fold.entry, fold), since)
-    return result
+    # Made again, so that its gradients are learnt as those of the calls to come will be asked for.
+    again = None if fold is None else fold.entry(fold, mode, key, *params)
+    return result if again is None else again
 
 
 ON_FAKES[0] = _on_fakes

@@ -20,7 +20,7 @@ from maquette.core.promotion import defaults
 from maquette.core.remembered import EPOCH, remember
 from maquette.dispatch.generated import generate
 from maquette.fake.cache import REMEMBERED_STEPS
-from maquette.fake.derivatives.steps import is_plain, note, plain_state
+from maquette.fake.derivatives.steps import is_plain, plain_state, unknown
 from maquette.fake.mode import ACTIVE
 from maquette.fake.tensor import FakeTensor, make_fake
 from maquette.tensor.aliasing import OF_WRITTEN
@@ -224,7 +224,7 @@ def _step(kept: tuple[bool, ...], links: int) -> Any:
         "            try:",
         "                _known = _remembered[_key]",
         "            except KeyError:",
-        "                _note(_key, _m)",
+        "                _known = _unknown(_key, _m)",
         "    if _known is None:",
         "        _given = [_grads]",
         f"        {' = '.join(['_grads', '_saved', *tensors])} = None",
@@ -243,10 +243,10 @@ def _step(kept: tuple[bool, ...], links: int) -> Any:
         "_defaults": defaults,
         "_epoch": EPOCH,
         "_is_plain": is_plain,
-        "_note": note,
         "_observers": OBSERVERS,
         "_plain": plain_state,
         "_remembered": REMEMBERED_STEPS,
+        "_unknown": unknown,
     }
     return generate("\n".join(lines) + "\n", "_step", "composite", space)
 

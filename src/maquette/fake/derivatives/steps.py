@@ -3,9 +3,9 @@
 An operator's answer on fakes is a function of metas, which the cache of shape rules remembers. The
 formulas of a derivative call operators alone, so the gradients that they give are a function of
 metas, too: of the gradients that come, the saved tensors and the plain saved values. The first time
-a node has some, that is noted; the second time its formulas run and it is written down how each
-gradient was made (`recipes.py`); from the third on the engine's step makes the gradients so, in a
-third of the time. Checks of saved tensors, hooks and adding up are the engine's, as ever.
+a node has some, its formulas run and it is written down how each gradient was made (`recipes.py`);
+from the second on the engine's step makes the gradients so, in a third of the time. Checks of saved
+tensors, hooks and adding up are the engine's, as ever.
 
 Whoever could see the operators has them run: modes, observers of memory, counts of the cache, who
 tracks fakes. So do formulas that call anything whose answer the cache does not remember (random
@@ -42,6 +42,8 @@ from maquette.tensor.storage import OBSERVERS
 from maquette.tensor.tensor import Tensor
 
 _new = object.__new__
+Entry = tuple[Callable[..., Answer], object]
+"""What makes the gradients of a node, and what it is given first."""
 
 
 # --- the source of a step --------------------------------------------------------------
@@ -89,7 +91,7 @@ def _shortcut(at_hand: AtHand) -> Shortcut:
         f"        _key = ({', '.join(parts)})",
         "        _known = _remembered[_key]",
         "    except KeyError:",
-        "        _note(_key, _m)",
+        "        _known = _unknown(_key, _m)",
         "    except TypeError:",  # something symbolic, or that no key can say
         "        pass",
     ]
@@ -101,8 +103,7 @@ def _shortcut(at_hand: AtHand) -> Shortcut:
         "_epoch": EPOCH,
         "_is_plain": is_plain,
         "_mode_of": _mode_of,
-        "_note": note,
-        "_number": object(),
+        "_number": Family(),
         "_numbers": _NUMBERS,
         "_observers": OBSERVERS,
         "_outline": _outline,
@@ -110,6 +111,7 @@ def _shortcut(at_hand: AtHand) -> Shortcut:
         "_plain": plain_state,
         "_remembered": REMEMBERED_STEPS,
         "_symbolic": _SYMBOLIC,
+        "_unknown": unknown,
     }
     return Shortcut(lines, "_known[0](_known[1], _m, _grads, _node, _bits, _key)", space)
 
@@ -167,10 +169,37 @@ def _outline(value: object, mode: object) -> Hashable:
 # --- seen for the first time, and the second -------------------------------------------
 
 
-def note(key: tuple[Hashable, ...], mode: FakeTensorMode) -> None:
-    """Have the next node with this key write down how its gradients are made, if that may be."""
-    if may_note(key, mode):
+class Family:
+    """Nodes of one class, or calls of one operator, that differ in metas; ``met``: how many do."""
+
+    __slots__ = ("met",)
+
+    def __init__(self) -> None:
+        self.met = 0
+
+
+_AT_ONCE = 8
+"""How many of a family are written down the first time, as layers are many and alike.
+
+To be heard takes half as long again as to run. A program with ever other sizes pays that eight
+times; of what comes later, only what comes again is heard.
+"""
+
+
+def to_learn(family: Family) -> bool:
+    """Whether to write down a member of a family that was not met before."""
+    family.met += 1
+    return family.met <= _AT_ONCE
+
+
+def unknown(key: tuple[Hashable, ...], mode: FakeTensorMode) -> Entry | None:
+    """What is to make the gradients of a node not met before; None: its formulas are."""
+    if not may_note(key, mode):
+        return None
+    if isinstance(key[0], Family) and not to_learn(key[0]):
         remember(REMEMBERED_STEPS, key, (_learn, None), EPOCH[0])
+        return None
+    return _learn, None
 
 
 def may_note(key: tuple[Hashable, ...], mode: FakeTensorMode) -> bool:
