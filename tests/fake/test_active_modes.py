@@ -2,10 +2,14 @@
 
 import gc
 import threading
+from typing import Any
 
 import pytest
 
 import maquette as mq
+from maquette.tensor.storage import observe_allocations
+
+NOBODY: Any = None  # is told nothing, as no storage is made
 
 
 def test_FX10_both_threads_go_on_with_their_own_modes() -> None:
@@ -52,18 +56,30 @@ def test_F32_inner_modes_answer_until_they_are_left() -> None:
         assert (a + a).fake_mode is outer
 
 
-def test_a_mode_lets_the_garbage_collector_count_five_times_as_many_objects() -> None:
+def test_the_garbage_collector_waits_for_more_objects_in_a_mode() -> None:
     young, *older = gc.get_threshold()
-    with mq.FakeTensorMode(), mq.FakeTensorMode():
-        assert gc.get_threshold() == (5 * young, *older)
+    with mq.FakeTensorMode() as mode, mq.FakeTensorMode(), mode:
+        assert gc.get_threshold() == (35_000, *older)
     assert gc.get_threshold() == (young, *older)
 
 
-def test_a_threshold_that_the_program_sets_in_a_mode_stays() -> None:
+def test_the_garbage_collector_does_not_wait_where_memory_is_counted_or_data_kept() -> None:
+    usual = gc.get_threshold()
+    with mq.FakeTensorMode(propagate_real_tensors=True):
+        assert gc.get_threshold() == usual
+    with mq.FakeTensorMode(), observe_allocations(NOBODY):
+        assert gc.get_threshold() == usual
+    with observe_allocations(NOBODY), mq.FakeTensorMode():
+        assert gc.get_threshold() == usual
+    assert gc.get_threshold() == usual
+
+
+@pytest.mark.parametrize("set_to", [(1234, 5, 6), (0, 5, 6)])
+def test_a_threshold_that_the_program_sets_in_a_mode_stays(set_to: tuple[int, int, int]) -> None:
     before = gc.get_threshold()
     try:
         with mq.FakeTensorMode():
-            gc.set_threshold(1234, 5, 6)
-        assert gc.get_threshold() == (1234, 5, 6)
+            gc.set_threshold(*set_to)
+        assert gc.get_threshold() == set_to
     finally:
         gc.set_threshold(*before)

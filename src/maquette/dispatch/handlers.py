@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 from weakref import WeakSet
 
 from maquette.dispatch import keysets as K
@@ -55,11 +55,12 @@ def _asking(op: OpOverload, *, noting: bool) -> Boxed:
     classes and for the change of the key sets (timeit of `add` under a mode, CPython 3.11).
     """
     schema = op._schema
-    as_seen = normaliser(schema)
+    as_seen: Callable[..., Any] | None = None  # those who answer with kernels' parameters need none
     one_tensor = len(schema.returns) == 1 and schema.returns[0].type.kind == "tensor"
     below = ~_MODE_BITS
 
     def kernel(ks: int, *params: object) -> object:
+        nonlocal as_seen
         st = tls.st
         modes = st.dispatch_modes
         types: tuple[type, ...] = ()
@@ -99,6 +100,8 @@ def _asking(op: OpOverload, *, noting: bool) -> Boxed:
             else:
                 if noting:
                     st.snapshot = include, exclude
+                if as_seen is None:
+                    as_seen = normaliser(schema)
                 args, kwargs = as_seen(params)
                 handler = mode.__torch_dispatch__  # type: ignore[attr-defined]  # of any class
                 if op.dispatch_rules or getattr(handler, "__self__", None) is not mode:

@@ -7,7 +7,6 @@ answer of an operator is its shape rule's (`kernel.py`); how real tensors become
 
 from __future__ import annotations
 
-import gc
 import importlib
 import threading
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Literal, cast
 
 from maquette.core.device import device
+from maquette.core.ownership import patient
 from maquette.core.scalar_types import dtype
 from maquette.dispatch import keysets as K
 from maquette.dispatch.keysets import DispatchKey
@@ -52,8 +52,9 @@ class FakeTensorMode:
     generate_fake_kernels_from_real_mismatches: where they differ, believe the data (F97-F100). The
     others as PyTorch's; those whose default is None take it from `config`.
 
-    While a mode is active, Python's garbage collector looks for cycles a fifth as often, in the
-    whole process; not where real data is kept.
+    While a mode is active, Python's garbage collector looks for cycles after 35,000 new objects, in
+    the whole process, instead of 700 or 2,000; not where real data is kept or memory
+    is observed, as in a plan.
     """
 
     _mode_key = TorchDispatchModeKey.FAKE
@@ -239,36 +240,12 @@ def _or(given: bool | None, default: bool) -> bool:
 def _count(mode: FakeTensorMode, change: int) -> None:
     """Note that a thread enters a mode, or leaves it."""
     with _lock:
-        if not _counts and not mode.propagate_real_tensors:  # else cycles may hold much memory
-            _wait_longer_for_garbage()
         left = _counts[mode] = _counts.get(mode, 0) + change
+        if left == max(change, 0) and not mode.propagate_real_tensors:  # else cycles may hold data
+            patient(change)
         if not left:
             del _counts[mode]
-            if not _counts:
-                _wait_as_before()
         ACTIVE[0] = False if len(_counts) > 1 else next(iter(_counts), None)
-
-
-# An operator on fakes makes about five objects that Python's garbage collector counts; PyTorch's
-# makes one. While a mode is active the collector counts five times as many before it looks for
-# garbage, so that cycles wait for about as many operators as in PyTorch. The collections were a
-# tenth of a Llama 70B's step; and one that looks through all that the libraries made, as long as
-# two steps take, came with the first step or the second.
-_OBJECTS_OF_AN_OPERATOR = 5
-_waiting = [0, 0]  # the threshold before, and while a mode is active
-
-
-def _wait_longer_for_garbage() -> None:
-    young, *older = gc.get_threshold()
-    _waiting[:] = young, young * _OBJECTS_OF_AN_OPERATOR
-    gc.set_threshold(_waiting[1], *older)
-
-
-def _wait_as_before() -> None:
-    young, *older = gc.get_threshold()
-    if young == _waiting[1]:  # else the program has set it meanwhile
-        gc.set_threshold(_waiting[0], *older)
-    _waiting[:] = 0, 0
 
 
 def is_elsewhere(mode: FakeTensorMode) -> bool:

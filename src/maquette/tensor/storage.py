@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from maquette.core.device import cpu, device
+from maquette.core.ownership import impatient
 from maquette.dispatch.keysets import AUTOCAST, WATCHED
 from maquette.dispatch.tls import tls
 from maquette.tensor.backend import Array, backend_of
@@ -245,7 +246,8 @@ def observe_allocations(observer: AllocationObserver) -> Iterator[AllocationObse
     OBSERVERS.append(observer)
     here.append(observer)
     try:
-        yield observer
+        with impatient():  # what cycles hold is counted as memory
+            yield observer
     finally:
         here.remove(observer)
         OBSERVERS.remove(observer)

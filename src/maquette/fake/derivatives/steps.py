@@ -319,15 +319,29 @@ class Listener(TorchDispatchMode):
 
 def _answers_by_metas(op: OpOverload, params: Sequence[object]) -> bool:
     """Whether the cache remembers what an operator's shape rule just said of such a call."""
+    if not _is_ours(op):
+        return False
+    if op._kernels.get(DispatchKey.Fake) and op.shape_rule is not None:
+        return True  # an operator of ours that is another one's under a name of its own
+    return known(op, params) is not None
+
+
+def _is_ours(op: OpOverload) -> bool:
+    """Whether what a call makes may be a function of metas, and no kernel of a user's makes it."""
+    since, answer = op.__dict__.get("_ours_since", (None, False))
+    if since != EPOCH[0]:
+        since, answer = op.__dict__["_ours_since"] = EPOCH[0], _has_our_kernels(op)
+    return cast(bool, answer)
+
+
+def _has_our_kernels(op: OpOverload) -> bool:
     if not _UNREMEMBERED.isdisjoint(op.tags):
         return False
     for key, stack in op._kernels.items():
         if stack and key.members & _AT_FAKE_OR_ABOVE and key not in _COMPOSITE:
             if any(kernel.python is not None for kernel in stack):
-                return False  # a user's: it may do anything
-    if op._kernels.get(DispatchKey.Fake) and op.shape_rule is not None:
-        return True  # an operator of ours that is another one's under a name of its own
-    return known(op, params) is not None
+                return False  # it may do anything
+    return True
 
 
 SHORTCUT[0] = _shortcut

@@ -225,6 +225,13 @@ def serves(module: str, path: str) -> bool:
     return _target(path) == module
 
 
+_PATHS: dict[str, str] = {}
+"""The path that each package serves, the shortest of several. Asked for every class that is named,
+who looks `PACKAGES` through takes a fifth of a model's first step."""
+for _path in sorted(PACKAGES, key=len):
+    _PATHS.setdefault(PACKAGES[_path], _path)
+
+
 def torch_path(module: str) -> str:
     """The path below ``torch`` that a module of maquette serves; "" for the top."""
     if module == _FACE or module == "maquette":
@@ -232,10 +239,12 @@ def torch_path(module: str) -> str:
     own = module.removeprefix(f"{_FACE}.")
     if module != own and _target(own) == module and own.partition(".")[0] not in _OWN:
         return own
-    served = ((package, path) for path, package in PACKAGES.items())
-    for package, path in sorted(served, key=lambda pair: (-len(pair[0]), len(pair[1]))):
-        if module == package or module.startswith(f"{package}."):
+    package = module
+    while package:
+        path = _PATHS.get(package)
+        if path is not None:
             return path + module.removeprefix(package)
+        package = package.rpartition(".")[0]
     return module.removeprefix(f"{_FACE}.") if module.startswith(f"{_FACE}.") else ""
 
 
