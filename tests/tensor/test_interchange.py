@@ -97,3 +97,14 @@ def test_a_stream_on_cpu_is_none_or_one_that_waits_for_nothing() -> None:
         x.__dlpack__(stream=1)
     with pytest.raises(TypeError, match="must be an int or None, got object"):
         x.__dlpack__(stream=object())
+
+
+@pytest.mark.parametrize("make", [mq.tensor, mq.Tensor])
+def test_T33_a_copy_of_an_array_keeps_the_order_of_its_dimensions(make):
+    array = np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1)
+    copied = make(array)
+    assert copied.stride() == (1, 12, 4)
+    assert copied.tolist() == array.tolist()
+    array[:] = 0
+    assert copied.sum() == 276
+    assert make(array[:, :, ::2]).stride() == (1, 8, 4)

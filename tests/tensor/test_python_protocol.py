@@ -151,3 +151,8 @@ def test_data_is_not_set_to_another_layout() -> None:
 def test_each_name_that_dir_lists_is_there() -> None:
     x = mq.ones(2, 2, dtype=mq.complex64)
     assert [name for name in dir(x) if not hasattr(x, name)] == []
+
+
+def test_floats_cannot_be_inverted():
+    with pytest.raises(TypeError, match="integer and Boolean-type tensors"):
+        ~mq.ones(2)

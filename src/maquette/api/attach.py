@@ -225,6 +225,11 @@ def _reversed(self: Tensor) -> object:
 def _inverted(self: Tensor) -> object:
     if _may_be_overridden(self) and is_overridden((self,), {}):
         return offered(Tensor.__invert__, (self,), {})
+    if self.meta.dtype.is_floating_point or self.meta.dtype.is_complex:
+        raise TypeError(
+            f"~ (operator.invert) is only implemented on integer and Boolean-type tensors, "
+            f"not for {self.meta}"
+        )
     return self.bitwise_not()
 
 

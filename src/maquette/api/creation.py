@@ -120,16 +120,19 @@ def _placed_anew(t: Tensor, dtype: DType | None, device: Place) -> Tensor:
 
 
 def _lifted(array: Array, device: Place) -> Tensor:
-    """A tensor that owns ``array``, as the program sees it: on its device, in its modes.
+    """A tensor that owns a dense ``array``, as the program sees it: on its device, in its modes.
 
     Observers of allocations see the storage that stays, not the one that carried the values.
     """
-    meta = TensorMeta.of(from_numpy_dtype(array.dtype), array.shape)
+    strides, memory = None, array
+    if not array.flags.c_contiguous:
+        strides, memory = tuple(s // array.itemsize for s in array.strides), array.ravel(order="K")
+    meta = TensorMeta.of(from_numpy_dtype(array.dtype), array.shape, strides)
     if OBSERVERS:
         with observers_paused():
-            storage = UntypedStorage(meta.storage_bytes, cpu, array)
+            storage = UntypedStorage(meta.storage_bytes, cpu, memory)
     else:
-        storage = UntypedStorage(meta.storage_bytes, cpu, array)
+        storage = UntypedStorage(meta.storage_bytes, cpu, memory)
     keys = inference_keys(meta) if tls.st.inference else keys_for(meta)
     carrier = wrap(meta, storage, array, keys)
     where = default_device() if device is None else Device(device)
@@ -166,13 +169,19 @@ def number(value: complex, dtype: DType) -> Tensor:
 
 
 def array_of(data: Data, dtype: DType | None) -> Array:
-    """A new C-contiguous array of ``data``, of ``dtype`` or the dtype that the data has (T33)."""
+    """A new array of ``data``, of ``dtype`` or the dtype that the data has (T33).
+
+    Contiguous in some order of its dimensions: an array's own, as any copy keeps it.
+    """
     if data.__class__ in _PLAIN:
         return _filled([data], dtype or _common({data.__class__})).reshape(())
     if isinstance(data, np.ndarray) or hasattr(data, "__array_interface__"):
         given = np.asarray(data)
         source = from_array(given).meta  # checks dtype, byte order and strides
-        return np.array(given, (dtype or source.dtype).numpy, order="C", copy=True)
+        new = source.like(dtype)
+        order = sorted(range(new.ndim), key=lambda d: -new.strides[d])
+        copied = np.array(given.transpose(order), new.dtype.numpy, order="C", copy=True)
+        return copied.transpose(sorted(range(new.ndim), key=order.__getitem__))
     try:
         shape, kinds = _survey(data, 0)
     except RecursionError:
