@@ -17,6 +17,7 @@ from maquette.nn.base import Module
 from maquette.nn.base.members import MODULES
 from maquette.nn.base.module import _addindent, parenthesized
 
+Item = TypeVar("Item")
 T = TypeVar("T", bound="_Indexed")
 
 
@@ -67,6 +68,17 @@ class _Indexed(Module):
         modules.insert(index, module)
         self._mq_renumber(modules)
         return self
+
+    # What programs' own lists and chains call: where a module stands, and what stands there.
+    def _get_abs_string_index(self, idx: int) -> str:
+        return self._mq_name_at(idx)
+
+    def _get_item_by_idx(self, iterator: Iterable[Item], idx: int) -> Item:
+        items = list(iterator)
+        position = operator.index(idx)
+        if not -len(items) <= position < len(items):
+            raise IndexError(f"index {position} is out of range of {len(items)} items")
+        return items[position]
 
     def _mq_renumber(self, modules: list[Module]) -> None:
         self._modules = {str(i): module for i, module in enumerate(modules)}

@@ -44,8 +44,12 @@ class _InstanceNorm(_NormBase):
         channel_dim = input.dim() - self._unbatched_dim
         self._check_features(input.shape[channel_dim], channel_dim)
         if channel_dim == 0:
-            return self._normalized(input.unsqueeze(0)).squeeze(0)
-        return self._normalized(input)
+            return self._handle_no_batch_input(input)
+        return self._apply_instance_norm(input)
+
+    # By these names programs' own layers call the two.
+    def _handle_no_batch_input(self, input: Tensor) -> Tensor:
+        return self._apply_instance_norm(input.unsqueeze(0)).squeeze(0)
 
     def _check_features(self, features: int, dim: int) -> None:
         if features == self.num_features:
@@ -61,7 +65,7 @@ class _InstanceNorm(_NormBase):
             stacklevel=3,
         )
 
-    def _normalized(self, input: Tensor) -> Tensor:
+    def _apply_instance_norm(self, input: Tensor) -> Tensor:
         return F.instance_norm(
             input,
             self.running_mean,

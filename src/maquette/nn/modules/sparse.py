@@ -54,6 +54,9 @@ class _Table(Module):
     def reset_parameters(self) -> None:
         """Draw new values, standard normal; the padding row is zero."""
         init.normal_(self.weight)
+        self._fill_padding_idx_with_zero()
+
+    def _fill_padding_idx_with_zero(self) -> None:  # programs that draw otherwise call it
         if self.padding_idx is not None:
             with no_grad():
                 self.weight[self.padding_idx].fill_(0)

@@ -335,12 +335,15 @@ class Transformer(Module):
             )
         self.encoder = custom_encoder
         self.decoder = custom_decoder
-        for parameter in self.parameters():
-            if parameter.dim() > 1:
-                init.xavier_uniform_(parameter)
+        self._reset_parameters()
         self.d_model = d_model
         self.nhead = nhead
         self.batch_first = batch_first
+
+    def _reset_parameters(self) -> None:  # programs' own transformers replace it
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                init.xavier_uniform_(parameter)
 
     def forward(
         self,

@@ -228,6 +228,9 @@ class DataLoader:
         return functools.partial(kind, self._auto_collation, self.collate_fn, self.drop_last)
 
     def __iter__(self) -> Iterator[Any]:
+        return self._get_iterator()
+
+    def _get_iterator(self) -> Iterator[Any]:  # programs' own loaders replace it
         indices = iter(self._index_sampler)
         # Drawn with no workers, too: programs draw the same numbers after it either way.
         seed = int(mq.empty((), dtype=int64).random_(generator=self.generator).item())
