@@ -141,28 +141,38 @@ def _aliases(backend: Any, t: Any, given: Sequence[Any]) -> object:
     )
 
 
-def gradients(checker: Any, backend: Any, case: Case, writes: Sequence[int]) -> Outcome:
+# What is done to the tensors of a call before or after it is made.
+HOW = ("plain", "leaf", "view", "argument changed", "result changed")
+
+
+def gradients(checker: Any, backend: Any, case: Case, writes: Sequence[int], how: str) -> Outcome:
     """Make a call on tensors that need gradients, and go backward from drawn cotangents.
 
-    `writes`: the places, among the call's tensors, of those that it writes to; they are copies,
-    for a leaf may not be written to.
+    `writes`: the places, among the call's tensors, of those that it writes to. These are computed
+    from leaves, for a leaf may not be written to; with `how` "leaf" they are leaves, with "view"
+    views of leaves. With "argument changed" or "result changed", one is written to before the way
+    back, which must be refused where a formula saved it.
     """
     operator = backend.operator(case["op"])
     arguments = arguments_of(checker, backend, case)
     leaves, table = [], {}
     for i, t in enumerate(arguments.tensors):
+        table[id(t)] = t
         if t.dtype.is_floating_point or t.dtype.is_complex:
             leaf = t.detach().requires_grad_()
             leaves.append(leaf)
-            table[id(t)] = leaf * 1 if i in writes else leaf
-        else:
-            table[id(t)] = t
+            computed = i in writes or how == "argument changed"
+            table[id(t)] = _given(leaf, how) if computed else leaf
     args = checker.replace(arguments.args, table, backend.is_tensor)
     kwargs = {k: checker.replace(v, table, backend.is_tensor) for k, v in arguments.kwargs.items()}
+    drawn = zlib.crc32(case["op"].encode())
     try:
         result = _quietly(lambda: operator(*args, **kwargs))
         outputs = [t for t in _flat(checker, backend, result) if t.requires_grad]
         flags = [t.requires_grad for t in _flat(checker, backend, result)]
+        touched = {"argument changed": list(table.values()), "result changed": outputs}.get(how)
+        if touched:
+            touched[drawn % len(touched)].detach().zero_()
         found = _quietly(lambda: _backward(checker, backend, outputs, leaves)) if outputs else []
     except TooLong:
         raise
@@ -171,6 +181,12 @@ def gradients(checker: Any, backend: Any, case: Case, writes: Sequence[int]) -> 
     told: list[tuple[object, ...]] = [("none",) if g is None else _seen(g) for g in found]
     arrays = [np.array(backend.array(g)) for g in found if g is not None]
     return Outcome(told, [], repr(flags), arrays, None)
+
+
+def _given(leaf: Any, how: str) -> Any:
+    if how == "leaf":
+        return leaf
+    return leaf.view_as(leaf) if how == "view" else leaf * 1
 
 
 def _backward(checker: Any, backend: Any, outputs: list[Any], leaves: list[Any]) -> Any:

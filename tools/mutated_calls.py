@@ -42,6 +42,7 @@ from typing import Any
 
 from argument_neighbours import ARGUMENTS
 from call_outcomes import (
+    HOW,
     TooLong,
     difference,
     fake_difference,
@@ -119,9 +120,16 @@ def _forward(checker: Any, theirs: Any, ours: Any, case: Case) -> list[tuple[str
 def _backward(checker: Any, theirs: Any, ours: Any, case: Case) -> list[tuple[str, str]]:
     schema = ours.operator(case["op"])._schema
     writes = _places_written(schema, case)
-    both = [gradients(checker, b, copy.deepcopy(case), writes) for b in (theirs, ours)]
-    found = difference(case["op"], *both)
-    return [] if found is None else [found]
+    found = []
+    for how in HOW if writes else [h for h in HOW if h not in ("leaf", "view")]:
+        both = [gradients(checker, b, copy.deepcopy(case), writes, how) for b in (theirs, ours)]
+        differing = difference(case["op"], *both)
+        if differing is not None:
+            kind, told = differing
+            found.append((f"{kind}, {how}" if how != "plain" else kind, told))
+            if how == "plain":
+                break
+    return found
 
 
 def _places_written(schema: Any, case: Case) -> list[int]:

@@ -502,12 +502,23 @@ def _without_formula(op: OpOverload, below: Callable[..., object]) -> Callable[.
     )
 
     has_out = any(a.is_out for a in op._schema.arguments)
+    written = [i for i, a in enumerate(op._schema.arguments) if a.is_write and not a.is_out]
 
     def kernel(ks: int, *params: object) -> object:
         if has_out:
             _refuse_out(op, params)
-        result = below(*params)
         differentiable = [t for p in params for t in _tensors_in(p)]
+        targets = [t for i in written for t in _tensors_in(params[i]) if _can_have_history(t)]
+        if not any(t._keys & K.REQUIRES_GRAD for t in differentiable):
+            targets = []
+        for target in targets:
+            check_inplace(op._opname, target)
+        before = [grad_edge(t) for t in differentiable] if targets else []
+        result = below(*params)
+        for target in targets:
+            # What was written over is no longer what the history says.
+            raising = RaisingNode(before, [None] * len(before), name, message)
+            rebase_history(target, raising, 0)
         for out in outputs_of(result):
             if not isinstance(out, Tensor) or any(out is t for t in differentiable):
                 continue

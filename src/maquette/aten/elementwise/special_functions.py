@@ -177,6 +177,8 @@ def polygamma__explicit(self: Tensor, n: int) -> Tensor:
     return self.copy_(polygamma(n, self))
 
 
+polygamma_.derivative(self=lambda grad, n, self: grad * polygamma(n + 1, self))
+
 special_polygamma = define("aten::special_polygamma(int n, Tensor self) -> Tensor")
 special_polygamma.describe("The derivative of order `n` of the digamma function.")
 special_polygamma.composite(lambda n, self: polygamma(n, self))

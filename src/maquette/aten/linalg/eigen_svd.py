@@ -145,15 +145,20 @@ def _off_diagonal(t: Tensor) -> Tensor:
 @_linalg_svd.derivative("A")
 def svd_grad(
     grads: Grads,
-    A: Tensor,
     full_matrices: bool,
     compute_uv: bool,
     result0: Tensor,
     result1: Tensor,
     result2: Tensor,
 ) -> tuple[Tensor]:
-    if not compute_uv:
-        result0, result1, result2 = _linalg_svd(A, False, True)
+    # The matrix itself is not saved: it may be written to afterwards, as in PyTorch.
+    check(
+        compute_uv,
+        lambda: (
+            "_linalg_svd: singular values have a gradient where vectors are computed too; got "
+            "compute_uv=False. linalg_svdvals computes them where they will be needed."
+        ),
+    )
     k = result1.meta.shape[-1]
     left, right = result0, result2
     if full_matrices:
@@ -462,10 +467,15 @@ def eigh_kernel(xp: ModuleType, A: Array, UPLO: str, compute_v: bool) -> Arrays:
 
 
 @_linalg_eigh.derivative("A")
-def eigh_grad(
-    grads: Grads, A: Tensor, compute_v: bool, result0: Tensor, result1: Tensor
-) -> tuple[Tensor]:
-    values, vectors = (result0, result1) if compute_v else _linalg_eigh(A)
+def eigh_grad(grads: Grads, compute_v: bool, result0: Tensor, result1: Tensor) -> tuple[Tensor]:
+    check(
+        compute_v,
+        lambda: (
+            "_linalg_eigh: eigenvalues have a gradient where vectors are computed too; got "
+            "compute_v=False. linalg_eigvalsh computes them where they will be needed."
+        ),
+    )
+    values, vectors = result0, result1
     if grads[1] is None and grads[0] is not None:
         turned = vectors.mH
         return ((vectors * grads[0].unsqueeze(-2)) @ turned,)
