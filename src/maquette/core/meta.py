@@ -361,7 +361,7 @@ def _make(
     fill(meta, "fake_keys", 0)
     fill(meta, "fake_grad_keys", 0)
     if cls is TensorMeta:
-        if len(shape) not in rules.CHANNELS_LAST_ORDERS and strides == contiguous_strides(shape):
+        if strides == contiguous_strides(shape):
             # What the rules say of row-major strides: in a model's first step most metas are new.
             numel = prod(shape)
             end = meta.itemsize * (offset + numel) if numel else 0
@@ -369,7 +369,10 @@ def _make(
             fill(meta, "storage_bytes", _storage_bytes(meta) if _is_huge(end) else end)
             fill(meta, "is_contiguous", True)
             fill(meta, "is_dense", True)
-            fill(meta, "suggested_format", contiguous_format)
+            if len(shape) in rules.CHANNELS_LAST_ORDERS:  # one channel may be of either order
+                fill(meta, "suggested_format", _DERIVED["suggested_format"](meta))
+            else:
+                fill(meta, "suggested_format", contiguous_format)
             fill(meta, "size", Size(shape))
             return meta
         for name, rule in _DERIVED.items():

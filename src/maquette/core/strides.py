@@ -96,17 +96,24 @@ def is_channels_last(shape: Shape, strides: Strides, ndim: int) -> bool:
 
 def has_no_elements(shape: Shape) -> bool:
     """Whether some size is 0."""
-    return any(is_true(size == 0) for size in shape)
+    for size in shape:  # a frame for each size would cost three times as much
+        if is_true(size == 0) if size.__class__ is not int else not size:
+            return True
+    return False
 
 
 def _runs(shape: Shape, strides: Strides, order: Iterable[int]) -> bool:
     """Whether, dimension by dimension in this order, strides are the running product of sizes."""
     running = 1
     for dim in order:
-        size = shape[dim]
-        if is_true(size == 1):
+        # Of plain sizes, which are nearly all, the comparisons are answers: a call for each took
+        # as long as the rest.
+        size, stride = shape[dim], strides[dim]
+        one = size == 1
+        if one is True or (one is not False and is_true(one)):
             continue
-        if not is_true(strides[dim] == running):
+        same = stride == running
+        if same is False or (same is not True and not is_true(same)):
             return False
         running = running * size
     return True

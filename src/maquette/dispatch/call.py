@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from maquette.core.device import device
 from maquette.core.dtype import dtype
 from maquette.core.layout import layout, memory_format
+from maquette.core.remembered import epoch, remember
 from maquette.core.size import Size
 from maquette.dispatch.generated import generate, indented, short_code
 from maquette.dispatch.schemas.schema import Argument
@@ -232,6 +233,20 @@ def _guard(argument: Argument, *, bounded: bool = False) -> list[str] | None:
 
     bounded: whether an int must fit in 64 bits to be in its exact form.
     """
+    # Operators share names and types of arguments: asked twice for each, the lines were half of
+    # what an entry costs.
+    key = argument.name, argument.type.written, bounded
+    lines = _GUARDS.get(key)
+    if lines is None:
+        lines = _guard_lines(argument, bounded)
+        remember(_GUARDS, key, lines, epoch())
+    return lines
+
+
+_GUARDS: dict[tuple[str, str, bool], list[str] | None] = {}
+
+
+def _guard_lines(argument: Argument, bounded: bool) -> list[str] | None:
     name = argument.name
     base = _unwrapped(argument.type)
     if base.is_list:

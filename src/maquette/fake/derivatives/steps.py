@@ -21,9 +21,11 @@ from typing import Any, cast
 from maquette.autograd.compiled_formulas import SHORTCUT, AtHand, Held, Shortcut
 from maquette.autograd.engine import conform
 from maquette.autograd.node import Grad, OpNode
+from maquette.core.device import device
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import defaults
 from maquette.core.remembered import EPOCH, remember
+from maquette.core.scalar_types import dtype
 from maquette.dispatch import keysets as K
 from maquette.dispatch.call import NUMBERS
 from maquette.dispatch.keysets import DispatchKey
@@ -36,7 +38,7 @@ from maquette.fake.derivatives.recipes import Answer, recipe_of, version_of
 from maquette.fake.mode import ACTIVE, FakeTensorMode
 from maquette.fake.real.propagation import propagating
 from maquette.fake.tensor import FakeTensor, maker, tensors_in
-from maquette.library.infer import known
+from maquette.library.infer import key_of
 from maquette.tensor.keys import ADINPLACE, FAKE, fake_keys_for
 from maquette.tensor.storage import OBSERVERS
 from maquette.tensor.tensor import Tensor
@@ -117,6 +119,7 @@ def _shortcut(at_hand: AtHand) -> Shortcut:
 
 
 _NUMBERS = frozenset((int, float, bool, complex))
+_NO_TENSORS = _NUMBERS | {str, type(None), dtype, device}
 _SYMBOLIC = NUMBERS - _NUMBERS  # to hash one may be to guard
 
 # The ``effective`` of a thread where nobody sees the operators that a formula calls.
@@ -296,7 +299,12 @@ class Listener(TorchDispatchMode):
 
     def _hear(self, op: OpOverload, ks: int, *params: object) -> object:
         """Run an operator, of which the result is known from now on."""
-        given = {id(t._storage) for t in tensors_in(params)}
+        given: set[int] = set()
+        for p in params:
+            if p.__class__ is FakeTensor:
+                given.add(id(p._storage))
+            elif p.__class__ not in _NO_TENSORS:
+                given.update([id(t._storage) for t in tensors_in((p,))])
         result = op.run(ks, params)
         if self.pure:
             known_here = bool(given) and self._storages.keys() >= given
@@ -323,7 +331,10 @@ def _answers_by_metas(op: OpOverload, params: Sequence[object]) -> bool:
         return False
     if op._kernels.get(DispatchKey.Fake) and op.shape_rule is not None:
         return True  # an operator of ours that is another one's under a name of its own
-    return known(op, params) is not None
+    try:
+        return op.infer_cache.get(key_of(op, params)) is not None  # where nothing is symbolic
+    except TypeError:
+        return False
 
 
 def _is_ours(op: OpOverload) -> bool:
