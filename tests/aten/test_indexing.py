@@ -317,3 +317,19 @@ def test_what_has_no_order_or_no_mean_is_not_reduced(kind: mq.dtype, reduce: str
         mq.scatter_reduce(x, 0, index, x, reduce)
     with pytest.raises(NotImplementedError, match='"index_func_" not implemented for'):
         mq.index_reduce(x, 0, index, x, reduce)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "prod"])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_an_expanded_index_is_one_of_slices(reduce: str, dim: int) -> None:
+    values = np.random.default_rng(0).standard_normal((90, 100)).astype(np.float32)
+    places = mq.from_numpy(np.random.default_rng(1).integers(0, 40, values.shape[dim]))
+    index = places.unsqueeze(1 - dim).expand(90, 100)
+    target = mq.ones(90, 100)
+    found, expected = (
+        target.scatter_reduce(dim, each, mq.from_numpy(values), reduce).numpy()
+        for each in (index, index.contiguous())
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    taken = (mq.from_numpy(values).gather(dim, i).numpy() for i in (index, index.contiguous()))
+    np.testing.assert_array_equal(*taken)

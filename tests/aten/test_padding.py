@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import gradcheck
 import numpy as np
 import pytest
@@ -71,3 +73,23 @@ def test_gradients_of_borders_are_the_adjoint_of_padding(mode: str, pads: tuple[
 def test_padding_of_another_length_is_refused(name: str, padding: list[int]) -> None:
     with pytest.raises(RuntimeError, match="padding size is expected to be 2"):
         getattr(mq.ops.aten, name)(mq.ones(1, 4), padding)
+
+
+SHUFFLES = [
+    lambda x: mq.ops.aten.constant_pad_nd(x, [1, -1, 0, 2], 3),
+    lambda x: mq.ops.aten.reflection_pad2d(x, [1, 2, 0, 3]),
+    lambda x: mq.ops.aten.replication_pad2d(x, [1, 0, 2, 3]),
+    lambda x: mq.ops.aten.pixel_shuffle(x, 2),
+    lambda x: mq.ops.aten.pixel_unshuffle(x, 2),
+]
+
+
+@pytest.mark.parametrize("function", SHUFFLES)
+def test_F61_channels_last_has_the_values_of_rows(
+    function: Callable[[mq.Tensor], mq.Tensor],
+) -> None:
+    x = mq.from_numpy(np.random.default_rng(0).standard_normal((2, 8, 6, 4)))
+    last = x.contiguous(memory_format=mq.channels_last)
+    found, expected = (function(v) for v in (last, x))
+    np.testing.assert_array_equal(found.numpy(), expected.numpy())
+    assert found.is_contiguous(memory_format=mq.channels_last)

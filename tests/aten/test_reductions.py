@@ -248,3 +248,12 @@ def test_sums_of_narrow_columns_and_of_rows_of_complex_numbers(
     )
     exact = x.astype(np.complex128).sum(axis)
     assert mq.from_numpy(x).sum(axis).numpy() == pytest.approx(exact, abs=1e-4)
+
+
+@pytest.mark.parametrize("dims", [(2,), (3,), (2, 3), (0, 2), (0, 2, 3)])
+def test_extremes_across_memory_are_those_along_it(dims: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).standard_normal((9, 21, 7, 5)).astype(np.float32)
+    x[::3, 4, 2, 1] = np.nan
+    found = mq.from_numpy(x).permute(0, 3, 1, 2).amax(dims)
+    expected = x.transpose(0, 3, 1, 2).max(dims)
+    np.testing.assert_array_equal(found.numpy(), expected)

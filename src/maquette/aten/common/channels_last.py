@@ -6,7 +6,9 @@ in a row takes them so, without a copy to the order of dimensions and one back.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -43,3 +45,11 @@ def channels_second(x: Array) -> Array:
 
 def _turned(x: Array) -> Array:
     return x.transpose(0, *range(2, x.ndim), 1)
+
+
+def empty_by_memory(xp: ModuleType, x: Array, shape: Sequence[int]) -> Array:
+    """A new array of a shape [batch, channels, *space], its channels in a row if those of x are."""
+    if xp is not np or x.ndim < 4 or with_channels_last(x) is None:
+        made: Array = xp.empty(shape, x.dtype)
+        return made
+    return channels_second(np.empty((shape[0], *shape[2:], shape[1]), x.dtype))

@@ -160,6 +160,9 @@ def taken_along(xp: ModuleType, array: Array, index: Array, axis: int) -> Array:
     if xp is np and array.dtype == np.bool_:
         bits: Array = taken_along(xp, array.view(np.uint8), index, axis).view(np.bool_)
         return bits
+    slices = places_of_slices(xp, index, axis)
+    if slices is not None and _without(array.shape, axis) == _without(index.shape, axis):
+        return np.take(array, slices, axis)
     worth = array.size <= 2 * index.size or (xp is np and array.flags.c_contiguous)
     loops = loops_of_places(xp, index.size, array) if worth else None  # which copies to rows
     if loops is not None and _without(array.shape, axis) == _without(index.shape, axis):
@@ -173,6 +176,18 @@ def taken_along(xp: ModuleType, array: Array, index: Array, axis: int) -> Array:
         return np.take(array.reshape(-1), _row_places(array.shape, index))
     found: Array = xp.take_along_axis(array, index, axis)
     return found
+
+
+def places_of_slices(xp: ModuleType, index: Array, axis: int) -> Array | None:
+    """The positions, from 0, of whole slices that a large index is expanded from; else None."""
+    if xp is not np or index.size < SMALL or index.shape[axis] == index.size:
+        return None
+    axis %= index.ndim
+    if any(
+        step and n > 1 for d, (n, step) in enumerate(zip(index.shape, index.strides)) if d != axis
+    ):
+        return None
+    return index[tuple([slice(None) if d == axis else 0 for d in range(index.ndim)])]
 
 
 def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:

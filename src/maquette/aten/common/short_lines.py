@@ -7,6 +7,7 @@ taken a column at a time. Only what may be taken in any order is reduced so: ext
 
 from __future__ import annotations
 
+from math import prod
 from types import ModuleType
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from maquette.aten.common.large_arrays import SMALL, Array, rows_along
 
 _SHORT = 64  # elements from which a line of its own is as good
+_BESIDE = 256  # lines from which NumPy's comparing of rows is as good
 _FEW = 8  # elements of a line that are compared one after another to find a position
 
 
@@ -25,7 +27,9 @@ def folded(xp: ModuleType, name: str, x: Array, axes: tuple[int, ...]) -> Array 
     if xp is not np or x.size < SMALL or not axes or len(axes) == x.ndim:
         return None
     rows = rows_along(x, axes)
-    if rows is None or not 1 < rows.shape[-1] <= _SHORT:
+    if rows is None:
+        return _folded_across(getattr(np, name), x, axes)
+    if not 1 < rows.shape[-1] <= _SHORT:
         return None
     ufunc, flat, size = getattr(np, name), rows.reshape(-1), rows.shape[-1]
     while size % 2 == 0:
@@ -35,6 +39,34 @@ def folded(xp: ModuleType, name: str, x: Array, axes: tuple[int, ...]) -> Array 
     for j in range(1, size):
         found = ufunc(found, columns[:, j])
     return found.reshape(rows.shape[:-1])
+
+
+def _folded_across(ufunc: np.ufunc, x: Array, axes: tuple[int, ...]) -> Array | None:
+    """`folded` for lines whose elements lie as far apart as there are lines, a few, side by side.
+
+    Halves of the lines are compared at once (``amax`` of [8, 32, 28, 28], channels last, over the
+    places: 0.19 to 0.05 ms).
+    """
+    order = sorted(range(x.ndim), key=lambda axis: -x.strides[axis])
+    by_memory = x.transpose(order)
+    places = sorted(order.index(axis) for axis in axes)
+    end = places[-1] + 1
+    side_by_side = prod(by_memory.shape[end:])
+    if not by_memory.flags.c_contiguous or places != list(range(places[0], end)):
+        return None
+    size = prod(by_memory.shape[places[0] : end])
+    if not 1 < side_by_side <= _BESIDE or size < 2:
+        return None
+    lines = by_memory.reshape(-1, size, side_by_side)
+    while size > 1:
+        half = size // 2
+        found = ufunc(lines[:, :half], lines[:, half : 2 * half])
+        if size % 2:
+            ufunc(found[:, 0], lines[:, -1], out=found[:, 0])
+        lines, size = found, half
+    kept = [axis for axis in order if axis not in axes]
+    result = lines.reshape([x.shape[axis] for axis in kept])
+    return result.transpose(np.argsort(kept))
 
 
 def first_extreme(xp: ModuleType, x: Array, axis: int, *, largest: bool) -> Array | None:

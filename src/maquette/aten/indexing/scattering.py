@@ -16,7 +16,7 @@ from maquette.aten.common.accumulation import is_narrow, wide
 from maquette.aten.common.array_libraries import assigned_at, combined_at
 from maquette.aten.common.axes import Array
 from maquette.aten.common.batching_forms import along, along_like
-from maquette.aten.common.large_arrays import added_along, loops_of_places
+from maquette.aten.common.large_arrays import added_along, loops_of_places, places_of_slices
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.common.narrow_floats import converted
 from maquette.aten.common.operators import aten
@@ -96,6 +96,8 @@ def scatter_into(
     how = ufunc_of(reduce) if include_self else None
     if how is not None and combined_along(xp, whole, axis, where, given, how):
         return target
+    if reduce == "mean" and include_self and _averaged_along(xp, whole, axis, where, given):
+        return target
     at = positions_along(xp, where, axis)
     if reduce is None:
         written = assigned_at(xp, whole, at, given)
@@ -134,12 +136,35 @@ def combined_along(
     if loops is None or any(n != m for n, m in rest):
         return False
     values = given.copy() if np.may_share_memory(target, given) else given
-    if target.flags.c_contiguous:
+    slices = places_of_slices(xp, where, axis) if target.flags.c_contiguous else None
+    if slices is not None and how == "add":
+        loops.add_slices(target, axis, slices, values)
+    elif slices is not None and axis == 0 and how != "assign":
+        loops.combine_rows(target, slices, values, how)
+    elif target.flags.c_contiguous:
         loops.combine_along(target, axis, where, values, how)
     else:
         work = np.ascontiguousarray(target)
         loops.combine_along(work, axis, where, values, how)
         target[...] = work
+    return True
+
+
+def _averaged_along(xp: ModuleType, target: Array, axis: int, where: Array, given: Array) -> bool:
+    """Means of values and what stands at positions along an axis; False where there is no loop."""
+    if target.dtype.kind not in "iuf" or not combined_along(xp, target, axis, where, given, "add"):
+        return False
+    slices = places_of_slices(xp, where, axis)
+    if slices is not None:
+        shape = [-1 if d == axis else 1 for d in range(target.ndim)]
+        count = (np.bincount(slices, minlength=target.shape[axis]) + 1).reshape(shape)
+    else:
+        count = np.ones(target.shape, np.int64)
+        combined_along(xp, count, axis, where, np.ones(where.shape, np.int64), "add")
+    if target.dtype.kind == "f":
+        target /= count.astype(target.dtype)
+    else:
+        target //= count.astype(target.dtype)
     return True
 
 

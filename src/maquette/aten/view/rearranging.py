@@ -14,6 +14,7 @@ import numpy as np
 from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array, wrap_existing_dim
 from maquette.aten.common.batching_forms import along, leading_of, rank_of, sized, to_front, wrapped
+from maquette.aten.common.channels_last import channels_second, with_channels_last
 from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.large_arrays import loops_of_places
 from maquette.aten.common.narrow_floats import full_of
@@ -283,7 +284,11 @@ def constant_pad_nd_kernel(xp: ModuleType, self: Array, pad: Ints, value: Number
         source[dim] = slice(max(-before, 0), size - max(-after, 0))
         target[dim] = slice(max(before, 0), shape[dim] - max(after, 0))
     fill = result_dtype(value, from_numpy_dtype(self.dtype))
-    padded = full_of(xp, shape, fill, self.dtype)
+    last = with_channels_last(self) if xp is np and self.ndim > 3 else None
+    if last is None:
+        padded = full_of(xp, shape, fill, self.dtype)
+    else:
+        padded = channels_second(full_of(xp, (shape[0], *shape[2:], shape[1]), fill, self.dtype))
     return assigned_at(xp, padded, tuple(target), self[tuple(source)])
 
 

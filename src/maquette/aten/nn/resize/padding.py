@@ -13,6 +13,7 @@ import numpy as np
 from maquette.aten.common.accumulation import Array, Index, wide
 from maquette.aten.common.array_libraries import assigned_at, combined_at
 from maquette.aten.common.batching_forms import folded, leading_of
+from maquette.aten.common.channels_last import channels_second, empty_by_memory, with_channels_last
 from maquette.aten.view.rearranging import padded_shape
 from maquette.core.dtype import bool_
 from maquette.core.errors import check, check_not_implemented
@@ -84,7 +85,7 @@ def _surrounded(xp: ModuleType, x: Array, padding: Ints, reflects: bool) -> Arra
     leading: Index = (slice(None),) * first
     inner = (*leading, *[slice(b, b + n) for (b, _), n in zip(around, sizes)])
     shape = (*x.shape[:first], *[b + n + a for (b, a), n in zip(around, sizes)])
-    out = assigned_at(xp, xp.empty(shape, x.dtype), inner, x)
+    out = assigned_at(xp, empty_by_memory(xp, x, shape), inner, x)
     for axis in range(x.ndim - 1, first - 1, -1):
         (before, after), size = around[axis - first], x.shape[axis]
         end = before + size
@@ -110,7 +111,7 @@ def _gathered(total: Array, padding: Ints, reflects: bool) -> Array:
         before, after = padding[2 * i : 2 * i + 2]
         lines = np.moveaxis(total, axis, 0)
         size = len(lines) - before - after
-        inner = lines[before : before + size].copy()
+        inner = lines[before : before + size].copy(order="K")
         left, right = lines[:before], lines[before + size :]
         if reflects:
             inner[1 : before + 1] += left[::-1]
@@ -256,6 +257,11 @@ def pixel_shuffle_shape(self: TensorMeta, upscale_factor: int) -> TensorMeta:
 def pixel_shuffle_kernel(xp: ModuleType, self: Array, upscale_factor: int) -> Array:
     *batch, channels, height, width = self.shape
     r = upscale_factor
+    last = with_channels_last(self) if xp is np and self.ndim == 4 else None
+    if last is not None:  # copied to channels in a row at once
+        parts = last.reshape(*batch, height, width, channels // (r * r), r, r)
+        moved = parts.transpose(0, 1, 4, 2, 5, 3)
+        return channels_second(moved.reshape(*batch, height * r, width * r, -1))
     n = len(batch)
     parts = self.reshape(*batch, channels // (r * r), r, r, height, width)
     moved = parts.transpose(*range(n), n, n + 3, n + 1, n + 4, n + 2)
@@ -286,6 +292,11 @@ def pixel_unshuffle_shape(self: TensorMeta, downscale_factor: int) -> TensorMeta
 def pixel_unshuffle_kernel(xp: ModuleType, self: Array, downscale_factor: int) -> Array:
     *batch, channels, height, width = self.shape
     r = downscale_factor
+    last = with_channels_last(self) if xp is np and self.ndim == 4 else None
+    if last is not None:
+        parts = last.reshape(*batch, height // r, r, width // r, r, channels)
+        moved = parts.transpose(0, 1, 3, 5, 2, 4)
+        return channels_second(moved.reshape(*batch, height // r, width // r, -1))
     n = len(batch)
     parts = self.reshape(*batch, channels, height // r, r, width // r, r)
     moved = parts.transpose(*range(n), n, n + 2, n + 4, n + 1, n + 3)
