@@ -333,3 +333,12 @@ def test_an_expanded_index_is_one_of_slices(reduce: str, dim: int) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     taken = (mq.from_numpy(values).gather(dim, i).numpy() for i in (index, index.contiguous()))
     np.testing.assert_array_equal(*taken)
+
+
+def test_index_reduce_of_slices_takes_what_its_operators_take() -> None:
+    index, true = mq.from_numpy(np.array([0, 1])), mq.ones(2, 2, dtype=mq.bool)
+    assert mq.index_reduce(true, 0, index, ~true, "amin").numpy().sum() == 0
+    with pytest.raises(NotImplementedError, match='"div_floor_cpu" not implemented for'):
+        mq.index_reduce(true, 0, index, true, "mean")
+    with pytest.raises(NotImplementedError, match='"maximum_cpu" not implemented for'):
+        mq.index_reduce(true.to(mq.complex64), 0, index, true.to(mq.complex64), "amax")

@@ -427,12 +427,22 @@ def _check_reduce(
         ),
     )
     axis = _check_index("index_reduce", self, dim, index)
-    check_not_implemented(
-        self.dtype is not bool_ and not self.dtype.is_complex,
-        lambda: f"\"index_func_\" not implemented for '{self.dtype.scalar_name}'",
-    )
+    _check_reduced(self, reduce)
     _check_has_dim("index_reduce_", axis, source)
     _check_source("index_reduce", self, axis, index, source)
+
+
+def _check_reduced(self: TensorMeta, reduce: str) -> None:
+    """Lines are of numbers with an order; slices are reduced by operators, each with its types."""
+    kind = self.dtype
+    if self.ndim < 2:
+        loop, takes = "index_func_", kind is not bool_ and not kind.is_complex
+    elif reduce == "mean":
+        loop, takes = "div_floor_cpu", kind is not bool_
+    else:
+        loop = "maximum_cpu" if reduce == "amax" else "minimum_cpu"
+        takes = reduce == "prod" or not kind.is_complex
+    check_not_implemented(takes, lambda: f"\"{loop}\" not implemented for '{kind.scalar_name}'")
 
 
 def _reduce(
