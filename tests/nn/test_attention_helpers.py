@@ -50,3 +50,10 @@ def test_shapes_of_attention_tell_whether_there_is_a_batch() -> None:
 def test_functional_asks_of_overriding_as_overrides_does() -> None:
     assert F.has_torch_function is torch.overrides.has_torch_function
     assert not F.has_torch_function_variadic(torch.ones(1), 2)
+
+
+def test_kinds_of_attention_are_numbered_but_no_numbers() -> None:
+    kind = torch.nn.attention.SDPBackend.FLASH_ATTENTION
+    assert int(kind) == 1
+    assert kind != 1
+    assert not isinstance(kind, int)

@@ -10,6 +10,7 @@ from types import ModuleType
 
 from maquette.aten.common.array_libraries import complex_of
 from maquette.aten.common.batching_forms import leading_of, same_shape
+from maquette.aten.common.element_types import check_no_halves_on_cpu
 from maquette.aten.common.formula_helpers import conj, no_slope, real_part, times
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.conjugate import _conj, _neg_view
@@ -153,7 +154,10 @@ def _from_parts(name: str, first: str, second: str, kernel: Kernel) -> OperatorP
 
     @op.shape
     def parts_shape(first: TensorMeta, second: TensorMeta) -> TensorMeta:
-        return elementwise((first, second), check_parts(first, second), op_name=name)
+        kind = check_parts(first, second)
+        if name == "polar":
+            check_no_halves_on_cpu("polar_cpu", first)
+        return elementwise((first, second), kind, op_name=name)
 
     op.kernel(kernel)
     op.cost(elementwise_cost(1))

@@ -15,6 +15,7 @@ import numpy as np
 
 from maquette.aten.common.array_libraries import is_array
 from maquette.aten.common.axes import Array
+from maquette.aten.common.element_types import check_no_bool, check_no_complex
 from maquette.aten.common.large_arrays import LARGE
 from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import Number, cast, new_meta
@@ -26,10 +27,11 @@ from maquette.core.dtype import (
     float32,
     float64,
     from_numpy_dtype,
+    int32,
     int64,
 )
 from maquette.core.dtype import dtype as DType
-from maquette.core.errors import check, check_data, check_value
+from maquette.core.errors import check, check_data, check_not_implemented, check_value
 from maquette.core.fitting import check_fits
 from maquette.core.layout import layout as Layout
 from maquette.core.meta import TensorMeta
@@ -118,7 +120,16 @@ arange_start_step = define(
 def _arange_shape(start: Real, end: Real, step: Real, options: Options) -> TensorMeta:
     dtype, layout, device, _ = options
     kind = _range_dtype(dtype, start, end, step)
-    return new_meta("arange", (range_count(start, end, step, kind),), kind, layout, device)
+    made = new_meta("arange", (range_count(start, end, step, kind),), kind, layout, device)
+    _check_countable("arange", made)
+    return made
+
+
+def _check_countable(name: str, made: TensorMeta) -> None:
+    """Refuse types without a step, where there are elements."""
+    if made.device.type != "meta":
+        check_no_bool(f"{name}_cpu", made.dtype)
+        check_no_complex(f"{name}_cpu", made.dtype)
 
 
 def _arange(xp: ModuleType, start: Real, end: Real, step: Real, options: Options) -> Array:
@@ -144,7 +155,9 @@ def _inclusive_count(start: Real, end: Real, step: Real, kind: DType) -> int:
 def _range_shape(start: Real, end: Real, step: Real, options: Options) -> TensorMeta:
     dtype, layout, device, _ = options
     kind = dtype or get_default_dtype()
-    return new_meta("range", (_inclusive_count(start, end, step, kind),), kind, layout, device)
+    made = new_meta("range", (_inclusive_count(start, end, step, kind),), kind, layout, device)
+    _check_countable("range", made)
+    return made
 
 
 def _range(xp: ModuleType, start: Real, end: Real, step: Real, options: Options) -> Array:
@@ -341,6 +354,8 @@ def _fill_spaced(page: OperatorPage, name: str, values: Values, *, count: int) -
         dtype, layout, device, _ = rest[count:]
         kind = _spaced_dtype(dtype, start, end)  # type: ignore[arg-type]  # by the schema
         made = new_meta(name, (steps,), kind, layout, device)  # type: ignore[arg-type]  # as above
+        if made.device.type != "meta" and not is_true(made.numel <= 1):
+            check_no_bool(f"{name}_cpu", kind)
         _check_bounds_have_data(made, start, end)
         _check_real(name, kind, start, end)
         return made
@@ -508,6 +523,10 @@ def _triangle(name: str) -> OperatorPage:
     ) -> TensorMeta:
         check(row >= 0, lambda: f"row must be non-negative, got{row}")
         check(col >= 0, lambda: f"col must be non-negative, got{col}")
+        check_not_implemented(
+            dtype in (None, int32, int64),
+            lambda: f"\"{name}\" not implemented for '{dtype}'; use int32 or int64",
+        )
         below = _on_or_below(row, col, offset)
         above = row * col - _on_or_below(row, col, offset - 1)
         count = below if name == "tril_indices" else above

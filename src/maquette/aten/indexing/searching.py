@@ -12,12 +12,14 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import combined_at, data_says
 from maquette.aten.common.axes import Array
 from maquette.aten.common.batching_forms import rank_of, to_front
+from maquette.aten.common.element_types import check_no_bool, check_no_complex
 from maquette.aten.common.operators import aten
 from maquette.aten.common.type_promotion import common_type, promoted
 from maquette.core.dtype import bool_, dtype, int32, int64
-from maquette.core.errors import check, check_not_implemented, of_data
+from maquette.core.errors import check, of_data
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import Number
+from maquette.core.symbols import is_true
 from maquette.library.page import Cost, OperatorPage, Variant, define
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.pointwise import VmapInfo
@@ -99,10 +101,9 @@ def searchsorted_shape(
         ),
     )
     common = common_type((sorted_sequence, self))
-    check_not_implemented(
-        not common.is_complex,
-        lambda: f"\"searchsorted_out_cpu\" not implemented for '{common.scalar_name}'",
-    )
+    check_no_complex("searchsorted_out_cpu", common)
+    if not is_true(self.numel == 0):
+        check_no_bool("searchsorted_out_cpu", common)
     return self.fresh(self.shape, int32 if out_int32 else int64)
 
 

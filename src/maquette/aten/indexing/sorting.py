@@ -15,6 +15,7 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import data_says, running, stable_argsort
 from maquette.aten.common.axes import Array, check_reducible, reduced
 from maquette.aten.common.batching_forms import along, over_all
+from maquette.aten.common.element_types import check_no_bool
 from maquette.aten.common.large_arrays import (
     least_places,
     lines_of_rows,
@@ -27,10 +28,10 @@ from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.indexing.equal_elements import mend_equal
 from maquette.aten.reduction.min_max import check_ordered, selected_grad, whole_extreme_grad
 from maquette.core.broadcast import wrap_dim
-from maquette.core.dtype import int64
+from maquette.core.dtype import bool_, int64
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
-from maquette.core.symbols import expect_within
+from maquette.core.symbols import expect_within, is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Cost, OperatorPage, define, describe
 from maquette.tensor.tensor import Tensor
@@ -156,6 +157,7 @@ topk.describe("The `k` largest or smallest elements along `dim` and their positi
 @topk.shape
 def topk_shape(self: TensorMeta, k: int, dim: int, largest: bool, sorted: bool) -> Pair:
     check_ordered("topk", self)
+    check(self.dtype is not bool_, lambda: "topk does not support bool dtypes on CPU")
     dim = wrap_dim(dim, self.ndim)
     size = self.shape[dim] if self.ndim else 1
     check(
@@ -247,6 +249,7 @@ kthvalue.describe("The `k`-th smallest elements along `dim` and their positions.
 
 @kthvalue.shape
 def kthvalue_shape(self: TensorMeta, k: int, dim: int, keepdim: bool) -> Pair:
+    check_no_bool("kthvalue_cpu", self.dtype)
     metas = _line_metas("kthvalue", self, dim, keepdim)
     size = self.shape[wrap_dim(dim, self.ndim)] if self.ndim else 1
     check(
@@ -306,6 +309,8 @@ def _median_pages(name: str, skip_nan: bool) -> tuple[OperatorPage, OperatorPage
 
     def whole_shape(self: TensorMeta) -> TensorMeta:
         check_ordered(name, self)
+        if not is_true(self.numel == 0):
+            check_no_bool("median_cpu", self.dtype)
         return self.fresh(())
 
     def whole_kernel(xp: ModuleType, self: Array) -> Array:
@@ -313,6 +318,10 @@ def _median_pages(name: str, skip_nan: bool) -> tuple[OperatorPage, OperatorPage
         if not flat.size:
             return _missing(xp, self.dtype)
         return flat[_median_position(xp, flat, 0, skip_nan)]
+
+    def along_shape(self: TensorMeta, dim: int, keepdim: bool) -> Pair:
+        check_no_bool("median_out", self.dtype)
+        return _line_metas(name, self, dim, keepdim)
 
     def along_kernel(xp: ModuleType, self: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
         where = _median_position(xp, self, dim, skip_nan) if self.ndim else self
@@ -322,7 +331,7 @@ def _median_pages(name: str, skip_nan: bool) -> tuple[OperatorPage, OperatorPage
     whole.kernel(whole_kernel)
     whole.derivative(self=whole_extreme_grad)
     whole.cost(lambda self, *rest: Cost(flops=self.numel))
-    along.shape(lambda self, dim, keepdim: _line_metas(name, self, dim, keepdim))
+    along.shape(along_shape)
     along.kernel(along_kernel)
     return whole, along
 

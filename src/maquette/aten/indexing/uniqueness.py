@@ -11,6 +11,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, wrap_existing_dim
+from maquette.aten.common.element_types import check_no_complex
 from maquette.aten.common.large_arrays import SMALL, loops_of_numbers
 from maquette.aten.factory.factories import empty, zeros
 from maquette.aten.factory.ranges import arange
@@ -141,6 +142,7 @@ def _runs(xp: ModuleType, rows: Array) -> Results:
 
 
 def _check_dim(name: str, self: TensorMeta, dim: int) -> None:
+    check_no_complex("unique_dim", self.dtype)
     dim = wrap_existing_dim(dim, self.ndim)
     empty = [d for d, n in enumerate(self.shape) if n == 0 and d != dim]
     check(
@@ -185,7 +187,12 @@ unique_dim_consecutive = define(
 unique_dim_consecutive.describe("The slices along `dim` without those that repeat the one before.")
 
 
-@_unique.data_dependent(lambda self, *rest: None)
+def _check_elements(self: TensorMeta, *rest: object) -> None:
+    """Complex numbers have no order."""
+    check_no_complex("unique", self.dtype)
+
+
+@_unique.data_dependent(_check_elements)
 def _unique_kernel(
     xp: ModuleType, self: Array, sorted: bool, return_inverse: bool
 ) -> tuple[Array, Array]:
@@ -193,7 +200,7 @@ def _unique_kernel(
     return values, inverse
 
 
-@_unique2.data_dependent(lambda self, *rest: None)
+@_unique2.data_dependent(_check_elements)
 def _unique2_kernel(
     xp: ModuleType, self: Array, sorted: bool, return_inverse: bool, return_counts: bool
 ) -> Results:
@@ -289,6 +296,7 @@ def _run_slices(xp: ModuleType, self: Array, dim: int) -> Results:
 def _check_unique_consecutive(
     self: TensorMeta, return_inverse: bool, return_counts: bool, dim: int | None
 ) -> None:
+    check_no_complex("unique", self.dtype)
     if dim is not None:
         _check_dim("unique_consecutive", self, dim)
 

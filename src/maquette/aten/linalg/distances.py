@@ -15,6 +15,7 @@ from maquette.aten.common.array_libraries import combined_at
 from maquette.aten.common.axes import Array
 from maquette.aten.common.backward_checks import check_floats_only, check_sizes
 from maquette.aten.common.batching_forms import solving
+from maquette.aten.common.element_types import check_no_halves_on_cpu
 from maquette.aten.common.large_arrays import LARGE
 from maquette.aten.common.operators import aten
 from maquette.aten.reduction.vector_norms import norm_array
@@ -74,6 +75,9 @@ def _cdist_forward_shape(
     x1: TensorMeta, x2: TensorMeta, p: float, compute_mode: int | None
 ) -> TensorMeta:
     _check_pairs(x1, x2, p)
+    if not is_true(x1.numel == 0) and not is_true(x2.numel == 0):
+        check_no_halves_on_cpu("cdist", x1)
+        check_no_halves_on_cpu("cdist", x2)
     batch = broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
     return x1.fresh((*batch, x1.shape[-2], x2.shape[-2]))
 
@@ -294,6 +298,8 @@ def _pdist_forward_shape(self: TensorMeta, p: float) -> TensorMeta:
         lambda: f"pdist only supports floating-point dtypes; got {self}",
     )
     check(p >= 0, lambda: f"pdist only supports non-negative p values; got p={p}")
+    if not is_true(self.numel == 0):
+        check_no_halves_on_cpu("pdist", self)
     rows = self.shape[0]
     return self.fresh((rows * (rows - 1) // 2,))
 

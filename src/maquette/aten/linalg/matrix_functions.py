@@ -15,6 +15,7 @@ from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.axes import wrap_existing_dim
 from maquette.aten.common.backward_checks import check_numbers
 from maquette.aten.common.batching_forms import along, leading_matrices, to_front
+from maquette.aten.common.element_types import check_no_bool
 from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.common.operators import aten
@@ -467,6 +468,7 @@ trace.autocast(cpu="float32")
 @trace.shape
 def trace_shape(self: TensorMeta) -> TensorMeta:
     check(self.ndim == 2, lambda: f"trace: expected a matrix, but got tensor with dim {self.ndim}")
+    check_no_bool("trace", self.dtype)
     return self.fresh((), self.dtype if self.dtype.category > 1 else int64)
 
 
@@ -571,6 +573,14 @@ linalg_vander.describe("Vandermonde's matrix of vectors [..., n]: rising powers,
 
 @linalg_vander.composite
 def vander_composite(x: Tensor, N: int | None) -> Tensor:
+    kind = x.meta.dtype
+    check(
+        kind.is_complex or kind.category == 1 or (kind.category > 1 and kind.itemsize >= 4),
+        lambda: (
+            f"linalg.vander supports floating point, complex, and integer tensors, but got "
+            f"{kind.scalar_name}"
+        ),
+    )
     x = x if x.meta.ndim else x.unsqueeze(-1)
     shape = x.meta.shape
     columns = shape[-1] if N is None else N

@@ -80,6 +80,10 @@ def _normal(overload: str, mean: str, std: str, node: str) -> None:
     @plain.shape
     def plain_shape(mean: object, std: object, generator: object) -> TensorMeta:
         metas = [p for p in (mean, std) if isinstance(p, TensorMeta)]
+        check(
+            not isinstance(std, TensorMeta) or not std.dtype.is_complex,
+            lambda: "normal expects standard deviation to be non-complex",
+        )
         if not isinstance(std, TensorMeta):
             assert isinstance(std, float)
             check_normal(metas[0].dtype, 0.0, std)

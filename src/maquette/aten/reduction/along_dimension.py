@@ -102,6 +102,10 @@ def renorm_shape(self: TensorMeta, p: Number, dim: int, maxnorm: Number) -> Tens
         self.ndim > 1,
         lambda: f"renorm: input needs at least 2 dimensions, got {self.ndim} dimensions",
     )
+    check(
+        self.dtype.category > 1,
+        lambda: f"renorm: Expected a floating point or complex tensor as input. Got {self}",
+    )
     wrap_dim(dim, self.ndim)
     return self.fresh(self.shape)
 

@@ -10,6 +10,7 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import running
 from maquette.aten.common.axes import Array, accumulator
 from maquette.aten.common.batching_forms import along
+from maquette.aten.common.element_types import check_no_bool
 from maquette.aten.common.fresh_writes import into_fresh, zeros_beside
 from maquette.aten.common.large_arrays import loops_of_inexact, loops_of_places
 from maquette.aten.common.operators import aten
@@ -25,6 +26,7 @@ from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import dtype, int64
 from maquette.core.errors import check, check_index, check_not_implemented
 from maquette.core.meta import TensorMeta
+from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, Variant, define, set_shape_rule
 from maquette.tensor.tensor import Tensor
@@ -49,7 +51,10 @@ def _scan(name: str, ufunc: str) -> OperatorPage:
 
     def shape(self: TensorMeta, dim: int, dtype: dtype | None) -> TensorMeta:
         wrap_dim(dim, self.ndim)
-        return self.fresh(self.shape, sum_dtype(self, dtype))
+        kind = sum_dtype(self, dtype)
+        if not is_true(self.numel == 0):
+            check_no_bool(f"{name}_out_cpu", kind)
+        return self.fresh(self.shape, kind)
 
     def kernel(xp: ModuleType, self: Array, dim: int, dtype: dtype | None) -> Array:
         x = cast(self, dtype)

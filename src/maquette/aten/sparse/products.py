@@ -310,6 +310,14 @@ def sparse_sampled_addmm_kernel(
             f"convert it with to_sparse_csr()"
         ),
     )
+    kind = self.meta.dtype
+    check(
+        kind.category > 1 and kind.itemsize >= 4,
+        lambda: (
+            f"sparse_sampled_addmm: Expected self to be a floating-point or complex tensor, but "
+            f"got {kind.scalar_name}"
+        ),
+    )
     check(
         mat1.meta.layout is strided and mat2.meta.layout is strided,
         lambda: "sampled_addmm: Expected mat1 and mat2 to have strided layout",

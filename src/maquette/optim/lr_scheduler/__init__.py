@@ -1,6 +1,6 @@
 """`torch.optim.lr_scheduler`: learning rates over time. Names only."""
 
-from maquette.optim.lr_scheduler.base import LRScheduler
+from maquette.optim.lr_scheduler.base import EPOCH_DEPRECATION_WARNING, LRScheduler
 from maquette.optim.lr_scheduler.composed import ChainedScheduler, SequentialLR
 from maquette.optim.lr_scheduler.cyclic import CosineAnnealingWarmRestarts, OneCycleLR
 from maquette.optim.lr_scheduler.decay import (
@@ -22,6 +22,7 @@ class _LRScheduler(LRScheduler):
 
 
 __all__ = [
+    "EPOCH_DEPRECATION_WARNING",
     "ChainedScheduler",
     "ConstantLR",
     "CosineAnnealingLR",

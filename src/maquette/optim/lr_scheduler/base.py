@@ -148,10 +148,12 @@ def write_rate(group: dict[str, Any], rate: Any) -> None:
         group["lr"] = rate
 
 
+EPOCH_DEPRECATION_WARNING = (
+    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated. Please "
+    "use `scheduler.step()` to step the scheduler."
+)
+
+
 def warn_epoch_given() -> None:
     """The warning of schedulers that are given an epoch."""
-    warnings.warn(
-        "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated. "
-        "Please use `scheduler.step()` to step the scheduler.",
-        stacklevel=3,
-    )
+    warnings.warn(EPOCH_DEPRECATION_WARNING, stacklevel=3)

@@ -60,10 +60,10 @@ def attention_composite(
         (query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa),
     )
     mask = _additive_mask(attn_mask, query.dtype)
-    if chosen == SDPBackend.FLASH_ATTENTION:
+    if chosen == SDPBackend.FLASH_ATTENTION.value:
         attend = _FLASH.get(query.meta.device.type, _flash_padded)
         return attend(query, key, value, mask, dropout_p, is_causal, scale)
-    if chosen == SDPBackend.EFFICIENT_ATTENTION:
+    if chosen == SDPBackend.EFFICIENT_ATTENTION.value:
         return _efficient_biased(query, key, value, mask, dropout_p, is_causal, scale)
     out, _ = attention_math(
         query, key, value, mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa

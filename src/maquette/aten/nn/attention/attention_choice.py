@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from enum import Enum, IntEnum
+from enum import Enum
 
 from maquette.core.dtype import bfloat16, float16, float32, float64
 from maquette.core.errors import check
@@ -25,8 +25,8 @@ from maquette.transforms.wrappers import wants_derivative
 HALVES = (float16, bfloat16)
 
 
-class SDPBackend(IntEnum):
-    """PyTorch's kernels of scaled dot product attention."""
+class SDPBackend(Enum):
+    """PyTorch's kernels of scaled dot product attention: numbers by `int()`, equal to none."""
 
     ERROR = -1
     MATH = 0
@@ -35,7 +35,10 @@ class SDPBackend(IntEnum):
     CUDNN_ATTENTION = 3
     OVERRIDEABLE = 4
 
-    __str__ = Enum.__str__  # by its name, as in PyTorch
+    def __int__(self) -> int:
+        return self.value
+
+    __index__ = __int__
 
 
 # --- what may be chosen ------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from math import prod
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.common.element_types import check_no_integers
 from maquette.aten.nn.conv.convolution_batching import (
     convolution_backward_batching,
     convolution_batching,
@@ -25,7 +26,7 @@ from maquette.aten.nn.conv.convolution_maps import (
     weight_sums,
 )
 from maquette.aten.nn.conv.sliding_windows import expanded, reach
-from maquette.core.dtype import bool_, float32, float64
+from maquette.core.dtype import bool_, float32, float64, int64
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.fitting import c_name
 from maquette.core.layout import channels_last, channels_last_3d, contiguous_format
@@ -278,6 +279,8 @@ def convolution_shape(
     check_not_implemented(
         input.dtype is not bool_, lambda: "\"slow_conv2d_cpu\" not implemented for 'Bool'"
     )
+    if transposed and input.dtype is not int64 and not is_true(input.numel == 0):
+        check_no_integers(f"slow_conv_transpose{max(dims, 2)}d_out_cpu", input.dtype)
     geometry = _expanded_geometry(dims, stride, padding, dilation)
     places, size = input.shape[2:], weight.shape[2:]
     if transposed:

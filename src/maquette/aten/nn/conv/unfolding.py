@@ -11,6 +11,7 @@ from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.batching_forms import folded
+from maquette.aten.common.element_types import check_no_integers
 from maquette.aten.nn.conv.sliding_windows import cropped, fold, padded, reach, windows
 from maquette.core.dtype import bool_
 from maquette.core.errors import check
@@ -56,6 +57,7 @@ def im2col_shape(
     self: TensorMeta, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints
 ) -> TensorMeta:
     _check_blocks("im2col", kernel, dilation, padding, stride)
+    check_no_integers("im2col_out_cpu", self.dtype)
     check(
         self.ndim in (3, 4) and not any(is_true(n == 0) for n in self.shape[-3:]),
         lambda: (
@@ -105,6 +107,7 @@ def col2im_shape(
     stride: Ints,
 ) -> TensorMeta:
     _check_blocks("col2im", kernel, dilation, padding, stride)
+    check_no_integers("col2im_out_cpu", self.dtype)
     check(
         self.ndim in (2, 3) and not any(is_true(n == 0) for n in self.shape[-2:]),
         lambda: (

@@ -271,6 +271,10 @@ def embedding_renorm_shape(
 ) -> TensorMeta:
     check_advised(check, self.ndim == 2, lambda: "'self' must be 2-D", lambda: f"It is {self}.")
     check_indices("embedding_renorm_", indices)
+    check(
+        self.dtype.category > 1,
+        lambda: f"norm(): input dtype should be either floating point or complex. Got {self}.",
+    )
     return self
 
 

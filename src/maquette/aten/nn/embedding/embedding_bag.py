@@ -81,6 +81,13 @@ def _forward(name: str, tags: list[Tag], *, requires_grad: bool) -> OperatorPage
     ) -> Metas:
         _check_bags(weight, indices, offsets, mode, per_sample_weights)
         check(
+            weight.dtype.is_floating_point,
+            lambda: (
+                f"Expected tensor for argument #1 'weight' to have one of the following scalar "
+                f"types: Half, BFloat16, Float, Double; but got {weight}"
+            ),
+        )
+        check(
             per_sample_weights is None or per_sample_weights.dtype is weight.dtype,
             lambda: (
                 f"Expected per_sample_weights to have the same type as weight {weight}; got "

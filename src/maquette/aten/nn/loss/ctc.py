@@ -17,6 +17,7 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import assigned_at, from_host, to_host
 from maquette.aten.common.axes import Array
 from maquette.aten.common.batching_forms import to_front
+from maquette.aten.common.element_types import check_no_halves_on_cpu
 from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.large_arrays import loops_of_floats
 from maquette.aten.common.operators import aten
@@ -86,6 +87,7 @@ def _check_ctc(
 
 
 def _check_forms(log_probs: TensorMeta, targets: TensorMeta, blank: int) -> None:
+    check_no_halves_on_cpu("ctc_loss_cpu", log_probs)
     check(
         log_probs.ndim == 3,
         lambda: f"ctc_loss: expected log_probs of shape (time, batch, classes), got {log_probs}",

@@ -13,6 +13,7 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import assigned_at, combined_at, data_says, running
 from maquette.aten.common.axes import Array
 from maquette.aten.common.backward_checks import check_count, check_floats_only
+from maquette.aten.common.element_types import check_no_halves_on_cpu
 from maquette.aten.nn.loss.elementwise_losses import reduced_array
 from maquette.aten.nn.loss.likelihood import MEAN, NONE
 from maquette.aten.nn.loss.loss_batching import (
@@ -87,6 +88,7 @@ def multi_margin_loss_shape(
 ) -> TensorMeta:
     check(p in (1, 2), lambda: f"only p == 1 and p == 2 supported; got p={p}")
     check_floats_only("multi_margin_loss", self)
+    check_no_halves_on_cpu("multi_margin_loss_cpu_kernel", self)
     rows, classes = _check_rows(self)
     check(
         target.ndim <= 1 and target.numel == rows,
@@ -224,6 +226,7 @@ def multilabel_margin_loss_forward_shape(
     self: TensorMeta, target: TensorMeta, reduction: int
 ) -> tuple[TensorMeta, TensorMeta]:
     check_floats_only("multilabel_margin_loss", self)
+    check_no_halves_on_cpu("multilabel_margin_loss_forward_out_frame", self)
     _check_rows(self)
     check(
         target.numel == 1 if not self.ndim else target.shape == self.shape,

@@ -30,7 +30,7 @@ from maquette.aten.nn.norm.moments import (
     standardized,
 )
 from maquette.core.dtype import finfo, float32, float64
-from maquette.core.errors import check
+from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import expect_alike
 from maquette.dispatch.tags import Tag
@@ -361,7 +361,12 @@ def rms_norm_parts(
 ) -> tuple[Tensor, Tensor]:
     """The normalized input and 1 / root mean square, in operators as PyTorch's CPU path."""
     check_normalized(input.meta, normalized_shape, None if weight is None else weight.meta, None)
-    x = input.to(float32) if input.meta.itemsize < 4 else input
+    small = input.meta.itemsize < 4
+    check_not_implemented(
+        not small or input.meta.dtype.is_floating_point,
+        lambda: f"\"rms_norm\" not implemented for '{input.meta.dtype.scalar_name}'",
+    )
+    x = input.to(float32) if small else input
     if eps is None:
         eps = finfo(x.dtype if x.dtype.is_floating_point else float32).eps
     if x.dtype is not float64:

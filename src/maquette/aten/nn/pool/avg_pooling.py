@@ -10,6 +10,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.batching_forms import folded
+from maquette.aten.common.element_types import check_no_halves_on_cpu
 from maquette.aten.nn.conv.sliding_windows import cropped, fold
 from maquette.aten.nn.pool import channels_last_pools
 from maquette.aten.nn.pool.pool_windows import (
@@ -90,6 +91,8 @@ def _avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         kind = self.dtype
         loop = name if dims == 2 else f"{name}_out_frame"
         check_kind(loop, self, kind.is_floating_point or kind is int64)
+        if dims == 3:
+            check_no_halves_on_cpu(loop, self)
         return pooled_shape(self, *w.steps, (1,) * dims, w.ceil)
 
     def counts(xp: ModuleType, space: Ints, places: Ints, w: _Windows) -> Any:

@@ -152,7 +152,7 @@ def _places(space: Ints, steps: Steps, ceil: bool) -> tuple[int, ...]:
 def _check_gradient(
     name: str, grad_output: TensorMeta, indices: TensorMeta, shape: tuple[int, ...]
 ) -> None:
-    check_kind(f"{name}_backward", grad_output, 0 < grad_output.dtype.category < 3)
+    check_kind(f"{name}_backward", grad_output, grad_output.dtype.is_floating_point)
     check(
         indices.dtype is int64,
         lambda: f"{name}_backward: expected indices of dtype int64, got {indices}",
@@ -279,6 +279,7 @@ def max_pool1d_composite(
 ) -> Tensor:
     _check_pool1d(self, kernel, stride, padding, dilation, ceil)
     recorded = is_grad_enabled() and wants_derivative(self)
+    check_kind("max_pool1d_impl", self.meta, self.meta.dtype.is_floating_point)
     if not recorded and run_as_on_page((self,), "max_pool2d_with_indices"):
         maxima: Tensor = max_pool1d_values(self, kernel, stride, padding, dilation, ceil)
         return maxima
@@ -334,6 +335,7 @@ def _max_unpool(dims: int, parameters: str) -> OperatorPage:
             indices.dtype is int64,
             lambda: f"elements in indices should be type int64 but got: {indices.dtype.name}",
         )
+        check_kind(name, self, self.dtype.is_floating_point)
         check(
             len(output_size) == dims,
             lambda: (

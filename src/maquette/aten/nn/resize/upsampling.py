@@ -15,6 +15,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.batching_forms import folded
+from maquette.aten.common.element_types import check_no_halves_on_cpu
 from maquette.aten.nn.resize.resampling import (
     Rule,
     cubic_taps,
@@ -92,11 +93,13 @@ class Family:
         back_keeps_format: bool = False,
         bytes_allowed: bool = True,
         autocast: bool = True,
+        halves_on_cpu: bool = True,
     ) -> None:
         self.name, self.dims, self.rule, self.aligns = name, dims, rule, aligns
         self.back_keeps_format = back_keeps_format
         self.bytes_allowed = bytes_allowed
         self.autocast = autocast  # whether it is on PyTorch's list of float32 operators
+        self.halves_on_cpu = halves_on_cpu
         self.page = self._forward()
         self.backward = self._backward()
         self.vec = self._vec(vec_tags)
@@ -134,6 +137,8 @@ class Family:
                 kind.is_floating_point or (kind is uint8 and self.bytes_allowed),
                 lambda: f"\"{self.name}\" not implemented for '{kind.scalar_name}'",
             )
+            if not self.halves_on_cpu:
+                check_no_halves_on_cpu("compute_index_ranges_weights", input)
             shape = (*input.shape[:2], *output_size)
             return input.fresh(shape).like(memory_format=input.suggested_format)
 
@@ -321,6 +326,7 @@ bilinear2d_aa = Family(
     2,
     lambda align: smooth_taps(align, "triangle"),
     aligns=True,
+    halves_on_cpu=False,
     back_keeps_format=True,
 )
 bicubic2d_aa = Family(
@@ -328,11 +334,13 @@ bicubic2d_aa = Family(
     2,
     lambda align: smooth_taps(align, "cubic"),
     aligns=True,
+    halves_on_cpu=False,
 )
 lanczos2d_aa = Family(
     "_upsample_lanczos2d_aa",
     2,
     lambda align: smooth_taps(align, "lanczos"),
     aligns=True,
+    halves_on_cpu=False,
     autocast=False,
 )
