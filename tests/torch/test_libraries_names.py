@@ -14,9 +14,9 @@ from maquette.torch.multiprocessing import ProcessRaisedException, start_process
 
 
 def test_an_absent_name_can_be_imported_and_says_what_to_do():
-    made = torch.distributed.ProcessGroup
+    made = torch.distributed.DeviceMesh
     assert isinstance(made, type)
-    with pytest.raises(NotImplementedError, match=r"ProcessGroup .*one process"):
+    with pytest.raises(NotImplementedError, match=r"DeviceMesh .*one process"):
         made()
 
 

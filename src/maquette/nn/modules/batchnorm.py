@@ -11,6 +11,7 @@ from maquette.api import functions as mq
 from maquette.core import dtype as dtypes
 from maquette.nn import functional as F
 from maquette.nn.base import Module
+from maquette.nn.default_group import DEFAULT_GROUP
 from maquette.nn.modules._construct import DeviceLike, add_parameter, described
 from maquette.nn.modules.normalization import reset_affine
 from maquette.nn.parameter import Parameter
@@ -181,6 +182,10 @@ class SyncBatchNorm(_BatchNorm):
     def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() < 2:
             raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+        if self.training and DEFAULT_GROUP[0] is not None and input.device.type == "cpu":
+            raise ValueError(
+                "SyncBatchNorm expected input tensor to be on GPU or XPU or privateuseone"
+            )
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: object = None) -> Module:

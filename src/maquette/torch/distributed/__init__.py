@@ -1,25 +1,100 @@
-"""`torch.distributed`: there is one process, so it is not available.
+"""`torch.distributed`: process groups of one process, with PyTorch's collectives among its members.
 
-Programs that ask `is_available` or `is_initialized` first go their way alone; those that do not are
-told so by what they call.
+Programs that were written for a launcher run as the one process they start as: groups, collectives,
+stores and samplers give what PyTorch gives for a world of one (`groups.py`, `collectives.py`,
+`objects.py`, `stores.py`). More processes, and what only they are for (device meshes, sharded
+tensors, RPC), are refused by name.
 """
 
 from __future__ import annotations
 
-from enum import Enum, auto
-
+from maquette.torch.distributed.collectives import (
+    P2POp,
+    ReduceOp,
+    all_gather,
+    all_gather_coalesced,
+    all_gather_into_tensor,
+    all_gather_single,
+    all_reduce,
+    all_reduce_coalesced,
+    all_to_all,
+    all_to_all_single,
+    barrier,
+    batch_isend_irecv,
+    broadcast,
+    gather,
+    irecv,
+    isend,
+    monitored_barrier,
+    recv,
+    reduce,
+    reduce_scatter,
+    reduce_scatter_single,
+    reduce_scatter_tensor,
+    scatter,
+    send,
+)
+from maquette.torch.distributed.groups import (
+    Backend,
+    GroupMember,
+    ProcessGroup,
+    default_group,
+    default_pg_timeout,
+    destroy_process_group,
+    get_backend,
+    get_backend_config,
+    get_global_rank,
+    get_group_rank,
+    get_node_local_rank,
+    get_pg_count,
+    get_process_group_ranks,
+    get_rank,
+    get_world_size,
+    group,
+    init_process_group,
+    is_initialized,
+    new_group,
+    new_subgroups,
+    new_subgroups_by_enumeration,
+)
+from maquette.torch.distributed.objects import (
+    all_gather_object,
+    broadcast_object_list,
+    gather_object,
+    recv_object_list,
+    scatter_object_list,
+    send_object_list,
+)
+from maquette.torch.distributed.rendezvous import rendezvous
+from maquette.torch.distributed.stores import (
+    DistBackendError,
+    DistError,
+    DistNetworkError,
+    DistStoreError,
+    FileStore,
+    HashStore,
+    PrefixStore,
+    QueueEmptyError,
+    Store,
+    TCPStore,
+)
+from maquette.torch.distributed.work import Work
 from maquette.torch.face.forwarding import forward
 from maquette.torch.face.later import functions_for_later
 
 
 def is_available() -> bool:
-    """False."""
+    """False, though groups of one process can be made.
+
+    Libraries take True to say that device meshes and sharded tensors are there, and make some when
+    they are imported.
+    """
     return False
 
 
-def is_initialized() -> bool:
-    """False."""
-    return False
+def is_gloo_available() -> bool:
+    """True: groups of one process go by this name."""
+    return True
 
 
 def is_torchelastic_launched() -> bool:
@@ -32,44 +107,9 @@ def is_nccl_available() -> bool:
     return False
 
 
-def is_gloo_available() -> bool:
-    """False."""
-    return False
-
-
 def is_mpi_available() -> bool:
     """False."""
     return False
-
-
-class ReduceOp(Enum):
-    """How collectives combine."""
-
-    SUM = auto()
-    AVG = auto()
-    PRODUCT = auto()
-    MIN = auto()
-    MAX = auto()
-    BAND = auto()
-    BOR = auto()
-    BXOR = auto()
-    PREMUL_SUM = auto()
-
-
-ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]  # where PyTorch has the values
-
-
-class group:  # PyTorch's name
-    """The group of all processes, of which there is none."""
-
-    WORLD = None
-
-
-class GroupMember:
-    """What a group's member is, where there is no group."""
-
-    WORLD = None
-    NON_GROUP_MEMBER = -100
 
 
 def is_ucc_available() -> bool:
@@ -83,57 +123,91 @@ def is_xccl_available() -> bool:
 
 
 def is_backend_available(backend: str) -> bool:
-    """False."""
-    return False
+    """Whether groups may be made by this name: of ``gloo``."""
+    return backend.lower() == Backend.GLOO
 
 
-def get_pg_count() -> int:
-    """0 groups."""
-    return 0
-
-
-_ADVICE = (
-    "there is one process; ask torch.distributed.is_initialized() first, and run the program "
-    "without a launcher"
-)
+_get_default_group = default_group
 _LATER = functions_for_later(
     "torch.distributed",
-    dict.fromkeys(
-        (
-            "all_gather",
-            "all_gather_into_tensor",
-            "all_gather_object",
-            "all_reduce",
-            "all_to_all",
-            "all_to_all_single",
-            "barrier",
-            "broadcast",
-            "broadcast_object_list",
-            "destroy_process_group",
-            "gather",
-            "gather_object",
-            "get_backend",
-            "get_rank",
-            "get_world_size",
-            "init_device_mesh",
-            "init_process_group",
-            "irecv",
-            "isend",
-            "monitored_barrier",
-            "new_group",
-            "recv",
-            "reduce",
-            "reduce_scatter",
-            "reduce_scatter_tensor",
-            "scatter",
-            "scatter_object_list",
-            "send",
-        ),
-        _ADVICE,
-    ),
+    {"init_device_mesh": "there is one process, and one device in it: use the module itself"},
 )
 _forwarded = forward(__name__)
 
 
 def __getattr__(name: str) -> object:
     return _LATER[name] if name in _LATER else _forwarded(name)
+
+
+__all__ = [
+    "Backend",
+    "DistBackendError",
+    "DistError",
+    "DistNetworkError",
+    "DistStoreError",
+    "FileStore",
+    "GroupMember",
+    "HashStore",
+    "P2POp",
+    "PrefixStore",
+    "ProcessGroup",
+    "QueueEmptyError",
+    "ReduceOp",
+    "Store",
+    "TCPStore",
+    "Work",
+    "all_gather",
+    "all_gather_coalesced",
+    "all_gather_into_tensor",
+    "all_gather_object",
+    "all_gather_single",
+    "all_reduce",
+    "all_reduce_coalesced",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "batch_isend_irecv",
+    "broadcast",
+    "broadcast_object_list",
+    "default_pg_timeout",
+    "destroy_process_group",
+    "gather",
+    "gather_object",
+    "get_backend",
+    "get_backend_config",
+    "get_global_rank",
+    "get_group_rank",
+    "get_node_local_rank",
+    "get_pg_count",
+    "get_process_group_ranks",
+    "get_rank",
+    "get_world_size",
+    "group",
+    "init_process_group",
+    "irecv",
+    "is_available",
+    "is_backend_available",
+    "is_gloo_available",
+    "is_initialized",
+    "is_mpi_available",
+    "is_nccl_available",
+    "is_torchelastic_launched",
+    "is_ucc_available",
+    "is_xccl_available",
+    "isend",
+    "monitored_barrier",
+    "new_group",
+    "new_subgroups",
+    "new_subgroups_by_enumeration",
+    "recv",
+    "recv_object_list",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_single",
+    "reduce_scatter_tensor",
+    "rendezvous",
+    "scatter",
+    "scatter_object_list",
+    "send",
+    "send_object_list",
+]

@@ -40,7 +40,6 @@ ADVICE = {
     "distributed.checkpoint": _ONE_PROCESS,
     "distributed.constants": _ONE_PROCESS,
     "distributed.device_mesh": _ONE_PROCESS,
-    "distributed.distributed_c10d": _ONE_PROCESS,
     "distributed.elastic": _ONE_PROCESS,
     "distributed.fsdp": _ONE_PROCESS,
     "distributed.launch": _ONE_PROCESS,

@@ -120,15 +120,8 @@ _NAMES = {
         "save_cache_artifacts wrap_numpy"
     },
     "distributed": {
-        _ONE_PROCESS: "Backend BackendConfig DeviceMesh DistBackendError DistError "
-        "DistNetworkError "
-        "DistStoreError FileStore GradBucket HashStore Logger P2POp PrefixStore Store "
-        "ProcessGroup ProcessGroupGloo QueueEmptyError Reducer TCPStore Work "
-        "all_gather_coalesced all_reduce_coalesced batch_isend_irecv "
-        "get_backend_config get_global_rank get_group_rank get_node_local_rank "
-        "get_process_group_ranks new_subgroups new_subgroups_by_enumeration "
-        "recv_object_list reduce_scatter_single all_gather_single rendezvous "
-        "send_object_list split_group shrink_group AllreduceOptions BroadcastOptions "
+        _ONE_PROCESS: "BackendConfig DeviceMesh GradBucket Logger ProcessGroupGloo Reducer "
+        "split_group shrink_group AllreduceOptions BroadcastOptions "
         "BarrierOptions GatherOptions ReduceOptions ScatterOptions AllToAllOptions "
         "ReduceScatterOptions"
     },

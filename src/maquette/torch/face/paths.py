@@ -90,6 +90,8 @@ PACKAGES = {
         transformed="gumbel half_cauchy half_normal inverse_gamma kumaraswamy log_normal "
         "logistic_normal pareto transformed_distribution weibull",
     ),
+    "distributed.distributed_c10d": "maquette.torch.distributed",
+    "distributed.rendezvous": "maquette.torch.distributed.rendezvous",
     "distributed.checkpoint.state_dict": "maquette.torch.distributed.member_states",
     "fft": "maquette.torch.families.fft",
     "export": "maquette.torch.tracing.export",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from maquette.api import functions as mq
 from maquette.tensor.generator import Generator
+from maquette.torch.distributed.groups import get_rank, get_world_size
 from maquette.torch.utils.data.dataset import Sized
 from maquette.torch.utils.data.sampler import Sampler
 
@@ -14,8 +15,9 @@ from maquette.torch.utils.data.sampler import Sampler
 class DistributedSampler(Sampler[int]):
     """Every `num_replicas`-th place from `rank` on, of the places in order or shuffled.
 
-    Both must be given, for there is no process group to ask; else RuntimeError. drop_last: leave
-    out the rest that is no full round; otherwise places are repeated. `set_epoch` shuffles anew.
+    Both are those of the default process group unless given; ValueError without one. drop_last:
+    leave out the rest that is no full round; otherwise places are repeated. `set_epoch` shuffles
+    anew.
     """
 
     def __init__(
@@ -27,10 +29,10 @@ class DistributedSampler(Sampler[int]):
         seed: int = 0,
         drop_last: bool = False,
     ) -> None:
-        if num_replicas is None or rank is None:
-            raise RuntimeError(
-                "Requires distributed package to be available: pass num_replicas and rank"
-            )
+        if num_replicas is None:
+            num_replicas = get_world_size()
+        if rank is None:
+            rank = get_rank()
         if not 0 <= rank < num_replicas:
             raise ValueError(
                 f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]"
