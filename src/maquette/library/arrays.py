@@ -82,6 +82,8 @@ def _numpy_kernel(
     """The kernel on NumPy's arrays: generated for the common cases; `_general` is the oracle."""
     if kinds == [("fresh", -1)] and op._schema.returns[0].type.written == "Tensor":
         return _fast_single(op, ks, backend)
+    if kinds == [("fresh", -1)] and op._schema.returns[0].type.written in _ANSWERS:
+        return _fast_answer(op, backend)
     if len(kinds) == 1 and kinds[0][0] == "written":
         if op._schema.arguments[kinds[0][1]].type.written == "Tensor":
             return _fast_write(op, kinds, backend)
@@ -224,6 +226,40 @@ def _kernel(_ks, {", ".join(names)}):
         "_NUMBERS": NUMBERS,
     }
     return generate(source, "_kernel", "write", space)
+
+
+_ANSWERS = frozenset({"bool", "int", "float", "Scalar"})
+
+
+def _fast_answer(op: OpOverload, backend: Backend) -> Callable[..., object]:
+    """One result that is no tensor, as of `equal`: generated too (4.3 to 1.3 us)."""
+    arguments = op._schema.arguments
+    names = [f"p{i}" for i in range(len(arguments))]
+    passed = [
+        _array_expression(n, a.type.written, op.takes_numbers) for n, a in zip(names, arguments)
+    ]
+    source = f"""
+def _kernel(_ks, {", ".join(names)}):
+    try:
+        _cache[{key_source(op)}]
+    except (KeyError, TypeError):
+        _lookup(_op, ({", ".join(names)},))
+    try:
+        return _quiet.run({", ".join(["_array", "_xp", *passed])})
+    except RuntimeError as _error:
+        return _quiet.again({", ".join(["_error", "_array", "_xp", *passed])})
+"""
+    space: dict[str, object] = {
+        "_cache": op.infer_cache,
+        "_lookup": lookup,
+        "_op": op,
+        "_array": op.array_kernel,
+        "_xp": backend.namespace,
+        "_quiet": backend.runner,
+        "_defaults": defaults,
+        "_NUMBERS": NUMBERS,
+    }
+    return generate(source, "_kernel", "answer", space)
 
 
 def _host_expression(name: str, op: OpOverload) -> str:

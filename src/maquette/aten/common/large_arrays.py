@@ -280,7 +280,11 @@ def added_at(target: Array, index: Any, values: Any) -> None:
         given = np.broadcast_to(np.asarray(values, target.dtype), index[0].shape).reshape(-1)
         if not added_slices(target.reshape(-1), 0, flat, given):
             np.add.at(target.reshape(-1), flat, given)
-    elif type(index) is np.ndarray and index.dtype.kind in "iu" and target.ndim > 1:
+    elif (
+        type(index) is np.ndarray
+        and index.dtype.kind in "iu"
+        and (target.ndim > 1 or (target.ndim == 1 and target.dtype == np.bool_))
+    ):
         _add_rows(target, index, values)
     else:
         np.add.at(target, index, values)
@@ -295,15 +299,23 @@ def added_slices(target: Array, axis: int, places: Array, values: Array) -> bool
     if not target.flags.c_contiguous or values.dtype != kind or not places.size:
         return False
     halves = kind.itemsize == 2 and kind.kind not in "iu"
+    truths = kind.kind == "b" and axis == 0  # their sums are the larger of two bytes
     if halves:
         loops = backend_for(np).loops if values.size >= LARGE_HALVES else None
     else:
+        target, values = (
+            (target.view(np.uint8), values.view(np.uint8)) if truths else (target, values)
+        )
         loops = loops_of_places(np, values.size, target)
     if loops is None or places.min() < 0 or places.max() >= target.shape[axis]:
         return False
     given = values.copy() if np.may_share_memory(target, values) else values
     if halves:
         loops.add_slices_of_halves(target, axis, places, given)
+    elif truths and target.size == len(target):
+        loops.combine_along(target.reshape(-1), 0, places, given.reshape(-1), "maximum")
+    elif truths:
+        loops.combine_rows(target, places, given, "maximum")
     else:
         loops.add_slices(target, axis, places.astype(np.int64, copy=False), given)
     return True

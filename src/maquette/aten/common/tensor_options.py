@@ -10,6 +10,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.axes import Array
+from maquette.aten.common.large_arrays import LARGE
 from maquette.aten.common.narrow_floats import converted
 from maquette.core.device import canonical, cpu
 from maquette.core.device import device as Device
@@ -21,6 +22,7 @@ from maquette.core.layout import layout as Layout
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import format_strides
 from maquette.core.symbols import expect_true
+from maquette.tensor.backend import backend_for
 
 Number = bool | int | float | complex
 
@@ -115,11 +117,19 @@ def _unsigned_power(xp: ModuleType, array: Array) -> Array:
     return xp.maximum(numbers, 2.0**-127)
 
 
+_NARROW = frozenset({"float32", "bfloat16"})
+
+
 def _float_to_int(xp: ModuleType, array: Array, wanted: np.dtype[np.generic]) -> Array:
     """Truncate as C++ does where the type cannot hold the value: by a register's 32 or 64 bits.
 
     A value beyond those, infinity and NaN give the least number: -2**31 for int32.
     """
+    if xp is np and wanted.char in "bh" and array.size >= LARGE and array.dtype.name in _NARROW:
+        loops = backend_for(xp).loops
+        if loops is not None:
+            cut: Array = loops.whole_numbers(array, wanted)
+            return cut
     with np.errstate(all="ignore"):
         if array.dtype.kind == "V" or array.dtype.itemsize == 2:
             array = converted(array, np.dtype(np.float32))

@@ -7,6 +7,7 @@ float32) and never thinks of types again. The factories of pages are in `pointwi
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from types import ModuleType
@@ -15,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from maquette.aten.common.large_arrays import LARGE_HALVES
+from maquette.aten.common.large_arrays import LARGE, LARGE_HALVES
 from maquette.aten.common.narrow_floats import converted, of_halves
 from maquette.core.dtype import (
     bool_,
@@ -216,6 +217,22 @@ def _promoted_kind(kinds: tuple[object, ...], floats: bool, default: dtype) -> d
     return common_type(operands, floats=floats)
 
 
+def _outer_of_complex(xp: ModuleType, column: Array, row: Array) -> Array | None:
+    """The product of a column and a row of complex numbers; None where they are no such.
+
+    NumPy multiplies a row by one number at a time (10⁶ complex64: 0.70 to 0.17 ms).
+    """
+    if column.dtype.kind != "c" or column.ndim != 2 or column.shape[1] != 1:
+        return None
+    if row.shape[-1:] != (row.size,) or row.ndim > 2 or xp is not np:
+        return None
+    loops = backend_for(xp).loops if column.size * row.size >= LARGE else None
+    if loops is None:
+        return None
+    products: Array = loops.outer_sum(None, column[:, 0], row.reshape(-1))
+    return products
+
+
 def direct(act: Callable[[Array, Array], Array], *, floats: bool = False) -> Kernel:
     """The kernel of a product or quotient, which arrays of one type need no promotion for.
 
@@ -230,15 +247,21 @@ def direct(act: Callable[[Array, Array], Array], *, floats: bool = False) -> Ker
                 if given is F32 or given is F64:
                     return act(self, other)
             elif given is other.dtype and (not floats or given.kind in "fc"):
-                if given is F32 or given.itemsize != 2 or self.size < LARGE_HALVES:
+                if given is F32 or given is F64:
                     return act(self, other)
-                return of_halves(act, self, other)
+                if given.itemsize == 2 and self.size >= LARGE_HALVES:
+                    return of_halves(act, self, other)
+                outer = _outer_of_complex(xp, self, other) if act is operator.mul else None
+                return act(self, other) if outer is None else outer
         except AttributeError:  # another number than a float or int, or one on the left
             pass
         a, b = factors(xp, self, other, floats=floats)
         return act(a, b)
 
     return kernel
+
+
+_UFUNCS = {operator.add: np.add, operator.sub: np.subtract}
 
 
 def direct_sum(act: Callable[[Array, Array], Array]) -> Kernel:
@@ -266,7 +289,10 @@ def direct_sum(act: Callable[[Array, Array], Array]) -> Kernel:
         factor = cast(xp, alpha, b.dtype)
         if narrow is not None:
             factor = factor.astype(narrow).astype(b.dtype)
-        return act(a, xp.multiply(b, factor))
+        scaled = xp.multiply(b, factor)
+        if xp is np and b.ndim and b.shape == a.shape:
+            return _UFUNCS[act](a, scaled, out=scaled)
+        return act(a, scaled)
 
     return kernel
 

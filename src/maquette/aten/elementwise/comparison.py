@@ -300,10 +300,10 @@ def equal_shape(self: TensorMeta, other: TensorMeta) -> bool:
 
 @equal.kernel
 def equal_kernel(xp: ModuleType, self: Array, other: Array) -> bool:
-    if self.shape != other.shape:
-        return False
     if self is other and self.dtype.kind in "biu":  # of floats NaN is not equal to itself
         return True
+    if self.shape != other.shape:
+        return False
     a, b = (self, other) if self.dtype == other.dtype else promoted(xp, self, other)
     if xp is np and a.size > SMALL:  # what differs mostly does so at once
         first = (0,) * (a.ndim - 1) + (slice(0, SMALL),)

@@ -105,7 +105,7 @@ def each_in_place(name: str, arguments: str, single: OpOverload) -> OperatorPage
     """Define the in-place form: each member gets the result of the functional ``single``."""
     written = arguments.replace("Tensor[] self", "Tensor(a!)[] self", 1)
     op = define(f"aten::{name}({written}) -> ()", tags=[Tag.inplace]).any_device()
-    rule, write = inplace_shape(single), writing(single)
+    rule, write = inplace_shape(single), _writing(single)
 
     @op.shape
     def each_shape(*params: object) -> None:
@@ -128,6 +128,14 @@ def each_in_place(name: str, arguments: str, single: OpOverload) -> OperatorPage
 
     recorded_singly(op, singly)
     return op
+
+
+def _writing(single: OpOverload) -> Callable[..., object]:
+    """The kernel of the operator's own in-place form, where one has its name."""
+    packet = getattr(ops.aten, f"{single._opname}_", None)
+    written = getattr(packet, single._overloadname or "default", None)
+    own = written.own_kernel if isinstance(written, OpOverload) else None
+    return own or writing(single)
 
 
 def _call(single: OpOverload, row: Sequence[object]) -> object:

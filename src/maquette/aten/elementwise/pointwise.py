@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 
+from maquette.aten.common.large_arrays import loops_for_floats
 from maquette.aten.common.type_promotion import (
     ANY,
     BITS,
@@ -229,12 +230,19 @@ def write_directly(page: OperatorPage, ufunc: str) -> None:
     general = writing(page.op)
 
     def kernel(xp: ModuleType, self: Array, other: Array, *alpha: Number) -> None:
-        given, kind = self.dtype, other.__class__
+        given, kind, act = self.dtype, other.__class__, getattr(xp, ufunc)
         same = kind is float or kind is int or getattr(other, "dtype", None) is given
-        if same and (given is F32 or given is F64) and alpha in ((), (1,)):
-            getattr(xp, ufunc)(self, other, out=self)
-        else:
+        if not (same and (given is F32 or given is F64)):
             general(xp, self, other, *alpha)
+        elif alpha in ((), (1,)):
+            act(self, other, out=self)
+        elif kind is float or kind is int or isinstance(alpha[0], complex):
+            general(xp, self, other, *alpha)
+        else:
+            factor = cast(xp, alpha[0], given)
+            loops = loops_for_floats(xp, self, other) if self.shape == other.shape else None
+            if loops is None or not loops.add_scaled(self, other, factor, ufunc):
+                act(self, xp.multiply(other, factor), out=self)
 
     written.own_kernel = kernel
 

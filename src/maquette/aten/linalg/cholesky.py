@@ -29,6 +29,7 @@ from maquette.aten.linalg.factorizations import (
     info_of,
     loops_of_matrices,
     refuse,
+    routine,
     stacked,
 )
 from maquette.aten.linalg.lapack_status import NOT_POSITIVE, _linalg_check_errors
@@ -65,8 +66,6 @@ def cholesky_ex_shape(
 
 
 def _factors(self: Array, upper: bool) -> tuple[Array, Array]:
-    from scipy.linalg.lapack import get_lapack_funcs
-
     batch = self.shape[:-2]
     if not self.size:
         return self, np.zeros(batch, np.int32)
@@ -78,7 +77,7 @@ def _factors(self: Array, upper: bool) -> tuple[Array, Array]:
         for i in range(size):  # what the other triangle still holds
             columns[:, i, slice(i + 1, None) if upper else slice(0, i)] = 0
         return by_rows(columns, batch), info.reshape(batch)
-    (potrf,) = get_lapack_funcs(("potrf",), (self,))
+    potrf = routine("potrf", self)
     found = each(lambda x: potrf(x, lower=not upper, clean=True), batch, (self, 2))
     factors = stacked([f for f, _ in found], self.shape, self.dtype)
     return factors, stacked([i for _, i in found], batch, np.int32)
@@ -200,8 +199,6 @@ def cholesky_solve_shape(self: TensorMeta, input2: TensorMeta, upper: bool) -> T
 
 
 def _by_factor(b: Array, factor: Array, upper: bool) -> Array:
-    from scipy.linalg.lapack import get_lapack_funcs
-
     batch = np.broadcast_shapes(b.shape[:-2], factor.shape[:-2])
     shape = (*batch, *b.shape[-2:])
     if not b.size or not factor.size:
@@ -213,7 +210,7 @@ def _by_factor(b: Array, factor: Array, upper: bool) -> Array:
         factors, half = by_columns(factor, batch), "U" if upper else "L"
         loops.for_each("potrs", b, count, half, size, width, factors, size, columns, size, info)
         return by_rows(columns, batch)
-    (potrs,) = get_lapack_funcs(("potrs",), (b,))
+    potrs = routine("potrs", b)
     found = each(
         lambda f, x: potrs(column_major_array(f), x, lower=not upper)[0],
         batch,

@@ -21,6 +21,7 @@ from maquette.aten.linalg.factorizations import (
     check_square,
     column_major,
     identity,
+    routine,
 )
 from maquette.aten.view.copies import write_exact_out, write_out, write_outs
 from maquette.aten.view.joining import cat
@@ -622,9 +623,7 @@ def _is_large(self: Array) -> bool:
 
 
 def _single_values(self: Array) -> Array:
-    from scipy.linalg.lapack import get_lapack_funcs
-
-    (geev,) = get_lapack_funcs(("geev",), (self,))
+    geev = routine("geev", self)
     found = []
     for matrix in self.reshape(-1, *self.shape[-2:]):
         *parts, _, _, info = geev(matrix, compute_vl=0, compute_vr=0)

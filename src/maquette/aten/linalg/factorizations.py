@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -115,8 +116,24 @@ def identity(xp: ModuleType, like: Array, shape: Shape) -> Array:
     return assigned_at(xp, out, (..., diagonal, diagonal), 1)
 
 
+@cache
+def _routine(name: str, letter: str) -> Callable[..., Any]:
+    from scipy.linalg.lapack import get_lapack_funcs
+
+    (found,) = get_lapack_funcs((name,), dtype=np.dtype(letter))
+    made: Callable[..., Any] = found
+    return made
+
+
+def routine(name: str, like: Array) -> Callable[..., Any]:
+    """SciPy's wrapper of a routine of LAPACK for the type of an array; it is looked up once."""
+    return _routine(name, like.dtype.char)
+
+
 def each(function: Callable[..., object], batch: Shape, *operands: tuple[Array, int]) -> list[Any]:
     """Results of a function for each item of a batch, in order; operands come with its rank."""
+    if not batch:
+        return [function(*[array for array, _ in operands])]
     spread = []
     for array, rank in operands:
         item = array.shape[array.ndim - rank :]
@@ -126,7 +143,10 @@ def each(function: Callable[..., object], batch: Shape, *operands: tuple[Array, 
 
 
 def stacked(items: Sequence[object], shape: Shape, kind: npt.DTypeLike) -> Array:
-    """Results for the items of a batch as one array."""
+    """Results for the items of a batch as one array; the only one as it is laid out."""
+    only = items[0] if len(items) == 1 else None
+    if isinstance(only, np.ndarray) and only.shape == shape and only.dtype == kind:
+        return only
     out: Array = np.zeros(shape, kind)
     if out.size and items:
         flat = out.reshape(len(items), -1)

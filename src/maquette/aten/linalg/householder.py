@@ -26,6 +26,7 @@ from maquette.aten.linalg.factorizations import (
     each,
     identity,
     loops_of_matrices,
+    routine,
     scratch,
     stacked,
 )
@@ -109,11 +110,8 @@ def _named(name: str, like: Array) -> str:
 
 def _lapack(name: str, like: Array) -> Callable[..., tuple[Array, ...]]:
     """LAPACK's routine for an element type."""
-    from scipy.linalg.lapack import get_lapack_funcs
-
-    (found,) = get_lapack_funcs((_named(name, like),), (like,))
-    routine: Callable[..., tuple[Array, ...]] = found
-    return routine
+    found: Callable[..., tuple[Array, ...]] = routine(_named(name, like), like)
+    return found
 
 
 # --- factoring -----------------------------------------------------------------------

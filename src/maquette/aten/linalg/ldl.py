@@ -26,6 +26,7 @@ from maquette.aten.linalg.factorizations import (
     info_of,
     loops_of_matrices,
     refuse,
+    routine,
     scratch,
     stacked,
 )
@@ -70,11 +71,8 @@ def _named(symmetric: str, like: Array, hermitian: bool) -> str:
 
 
 def _lapack(symmetric: str, like: Array, hermitian: bool) -> Routine:
-    from scipy.linalg.lapack import get_lapack_funcs
-
-    (found,) = get_lapack_funcs((_named(symmetric, like, hermitian),), (like,))
-    routine: Routine = found
-    return routine
+    found: Routine = routine(_named(symmetric, like, hermitian), like)
+    return found
 
 
 # --- factoring -----------------------------------------------------------------------

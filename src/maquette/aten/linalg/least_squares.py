@@ -26,6 +26,7 @@ from maquette.aten.linalg.factorizations import (
     each,
     loops_of_matrices,
     refuse,
+    routine,
     scratch,
     stacked,
 )
@@ -140,10 +141,8 @@ def lstsq_checks(self: TensorMeta, b: TensorMeta, rcond: float | None, driver: s
 
 def _gels(A: Array, b: Array, rcond: float) -> Solved:
     """By QR factors; takes it that the matrix has full rank."""
-    from scipy.linalg.lapack import get_lapack_funcs
-
     m, n = A.shape
-    (gels,) = get_lapack_funcs(("gels",), (A,))
+    gels = routine("gels", A)
     padded = np.zeros((max(m, n), b.shape[1]), b.dtype, order="F")
     padded[:m] = b
     _, x, info = gels(A, padded, lwork=_work_of_gels(m, n, b.shape[1]))
@@ -252,10 +251,8 @@ def _by_loop(
 
 def _memory(A: Array, width: int, rcond: float, driver: str, count: int) -> list[Array | int]:
     """What a driver works in: as much as it asks for, its size, and what else its type needs."""
-    from scipy.linalg.lapack import get_lapack_funcs
-
     m, n = A.shape[-2:]
-    (sizes_of,) = get_lapack_funcs((f"{driver}_lwork",), (A,))
+    sizes_of = routine(f"{driver}_lwork", A)
     work, *more, _ = sizes_of(m, n, width, rcond)
     size = int(work.real)
     whole = int(more[-1]) if driver == "gelsd" else 0

@@ -30,6 +30,7 @@ from maquette.aten.linalg.factorizations import (
     info_of,
     loops_of_matrices,
     refuse,
+    routine,
     stacked,
 )
 from maquette.aten.linalg.lapack_status import ZERO_PIVOT, _linalg_check_errors
@@ -64,8 +65,6 @@ def lu_metas(name: str, A: TensorMeta) -> Metas:
 
 def packed_lu(A: Array) -> Arrays:
     """Packed factors, pivots and LAPACK's status."""
-    from scipy.linalg.lapack import get_lapack_funcs
-
     batch = A.shape[:-2]
     pivots_shape = (*batch, smaller(*A.shape[-2:]))
     if not A.size:
@@ -73,8 +72,7 @@ def packed_lu(A: Array) -> Arrays:
     loops = loops_of_matrices(batch, A)
     if loops is not None:
         return _packed_by_loop(loops, A, pivots_shape)
-    (getrf,) = get_lapack_funcs(("getrf",), (A,))
-    found = each(getrf, batch, (A, 2))
+    found = each(routine("getrf", A), batch, (A, 2))
     pivots = stacked([p for _, p, _ in found], pivots_shape, np.int32) + 1
     packed = stacked([f for f, _, _ in found], A.shape, A.dtype)
     return packed, pivots, stacked([i for _, _, i in found], batch, np.int32)
@@ -446,8 +444,6 @@ def check_fits(name: str, A: TensorMeta, B: TensorMeta, left: bool) -> None:
 
 def solved_by_lu(packed: Array, pivots: Array, b: Array, *, left: bool, adjoint: bool) -> Array:
     """X of ``A X = B`` (or ``X A = B``), A given by its packed factors."""
-    from scipy.linalg.lapack import get_lapack_funcs
-
     if not left:
         turned = solved_by_lu(packed, pivots, dagger(b), left=True, adjoint=not adjoint)
         return dagger(turned)
@@ -485,7 +481,7 @@ def solved_by_lu(packed: Array, pivots: Array, b: Array, *, left: bool, adjoint:
             info,
         )
         return by_rows(columns, batch)
-    (getrs,) = get_lapack_funcs(("getrs",), (packed,))
+    getrs = routine("getrs", packed)
     form = 2 if adjoint else 0
 
     def one(f: Array, p: Array, x: Array) -> Array:

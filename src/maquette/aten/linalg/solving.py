@@ -30,6 +30,7 @@ from maquette.aten.linalg.factorizations import (
     info_of,
     loops_of_matrices,
     refuse,
+    routine,
     stacked,
 )
 from maquette.aten.linalg.lapack_status import SINGULAR, UNSOLVABLE, _linalg_check_errors
@@ -258,8 +259,6 @@ def _triangular_meta(name: str, A: TensorMeta, B: TensorMeta, left: bool) -> Ten
 
 
 def _triangular(A: Array, B: Array, *, upper: bool, left: bool, unit: bool, form: int = 0) -> Array:
-    from scipy.linalg.lapack import get_lapack_funcs
-
     if not left:
         turned = _triangular(
             A.swapaxes(-1, -2), B.swapaxes(-1, -2), upper=not upper, left=True, unit=unit
@@ -272,7 +271,7 @@ def _triangular(A: Array, B: Array, *, upper: bool, left: bool, unit: bool, form
     loops = loops_of_matrices(batch, A, B)
     if loops is not None and not form and (unit or np.diagonal(A, 0, -2, -1).all()):
         return _triangular_by_loop(loops, A, B, batch, upper=upper, unit=unit)
-    (trtrs,) = get_lapack_funcs(("trtrs",), (A, B))
+    trtrs = routine("trtrs", A)
     # One matrix by rows is one by columns, as LAPACK takes it, transposed: it need not be copied.
     by_rows_alone = math.prod(batch) == 1 and A.flags.c_contiguous
 

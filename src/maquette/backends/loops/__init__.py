@@ -34,7 +34,12 @@ from maquette.backends.loops.channels_last.windows import (
     means_last,
     shares_last,
 )
-from maquette.backends.loops.conversions import converted, converted_into, looked_up
+from maquette.backends.loops.conversions import (
+    converted,
+    converted_into,
+    looked_up,
+    whole_numbers,
+)
 from maquette.backends.loops.elementwise import (
     adam_step,
     erf,
@@ -104,6 +109,7 @@ from maquette.backends.loops.positions import (
     triangle_places,
 )
 from maquette.backends.loops.remainders import (
+    add_scaled,
     floor_quotient,
     fmod,
     fused_sum,
@@ -176,6 +182,7 @@ __all__ = [
     "scaled_columns",
     "add_pulls",
     "add_samples",
+    "add_scaled",
     "add_to_planes",
     "binomial_counts",
     "class_losses",
@@ -290,4 +297,5 @@ __all__ = [
     "tabulated",
     "triangle_places",
     "threshold_backward",
+    "whole_numbers",
 ]

@@ -148,6 +148,29 @@ def converted_into(target: Array, x: Array) -> bool:
 
 
 @compiled
+def _cut(x: Array, out: Array) -> None:
+    for i in range(x.size):
+        out[i] = np.int32(x[i])
+
+
+@compiled
+def _cut_bfloats(bits: Array, out: Array) -> None:
+    for i in range(bits.size):
+        out[i] = np.int32(single_of_bfloat(bits[i]))
+
+
+def whole_numbers(x: Array, kind: np.dtype[Any]) -> Array:
+    """float32 or bfloat16 cut to the low bits of an int32, in the order of memory.
+
+    As the processor does: what no int32 holds is the least of them.
+    """
+    out = np.empty_like(x, kind)
+    loop = _cut if x.itemsize == 4 else _cut_bfloats
+    loop(_bits(x).ravel("K"), out.ravel("K"))
+    return out
+
+
+@compiled
 def _look_up(bits: Array, table: Array, out: Array) -> None:
     for i in range(bits.size):
         out[i] = table[bits[i]]

@@ -199,27 +199,33 @@ def adam_step(param: Array, grad: Array, mean: Array, square: Array, numbers: An
 
 
 @compiled
-def _reciprocals(x: Array, out: Array) -> Any:
-    """Whether the squares of all magnitudes are positive and finite; only then all are right."""
+def _reciprocals(x: Array, out: Array, least: Any, most: Any) -> Any:
+    """Whether the squares of all magnitudes are between two numbers; only then all are right."""
     usual = 1
     for i in range(x.shape[0]):
-        real, imag = np.float64(x[i, 0]), np.float64(x[i, 1])
+        real, imag = x[i, 0], x[i, 1]
         square = real * real + imag * imag
-        scale = np.float64(1) / square
-        usual &= 1 if (square > 0) & (square < np.inf) else 0
+        scale = _ONE / square
+        usual &= 1 if (square > least) & (square < most) else 0
         out[i, 0], out[i, 1] = real * scale, -imag * scale
     return usual
 
 
+_LEAST_SQUARE, _MOST_SQUARE = _f(1e-24), _f(1e24)  # no step is rounded as a subnormal number is
+_LEAST_SIZE, _MOST_SIZE = _f(1.1e-12), _f(0.9e12)  # a little narrower
+
+
 def reciprocals(x: npt.NDArray[np.complex64]) -> npt.NDArray[np.complex64]:
-    """``1 / x``, in double precision: of normal numbers within 4 ulps of NumPy's.
+    """``1 / x``: the conjugate by the square, of numbers of usual size within 4 ulps of NumPy's.
 
     NumPy scales by the larger part, which a branch chooses that is guessed wrong for half of random
-    numbers. Zeros and what is not finite are left to it.
+    numbers. It is left what is very small, very large or not finite.
     """
     row = np.ascontiguousarray(x).reshape(-1)
     out = np.empty(row.shape, x.dtype)
-    if not _reciprocals(row.view(np.float32).reshape(-1, 2), out.view(np.float32).reshape(-1, 2)):
-        odd = (row == 0) | ~np.isfinite(row)
+    given, made = row.view(np.float32).reshape(-1, 2), out.view(np.float32).reshape(-1, 2)
+    if not _reciprocals(given, made, _LEAST_SQUARE, _MOST_SQUARE):
+        sizes = np.abs(row)
+        odd = ~((sizes > _LEAST_SIZE) & (sizes < _MOST_SIZE))
         out[odd] = np.divide(1, row[odd])
     return out.reshape(x.shape)

@@ -7,7 +7,7 @@ column: an item of a batch is the transpose of an item of a NumPy array.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -39,16 +39,17 @@ def for_each(name: str, like: Array, count: int, *arguments: Array | str | int) 
     name: without the letter of the type, which is that of ``like``. arguments: letters; whole
     numbers; arrays whose first dimension is the batch, each item contiguous.
     """
-    given = [_as_memory(a) for a in arguments]
+    given = [(a, a.ctypes.data) if isinstance(a, np.ndarray) else _constant(a) for a in arguments]
     _each(
         _address(_LETTERS[like.dtype.char] + name),
         count,
-        tuple([a.ctypes.data for a in given]),
-        tuple([a.strides[0] if a.ndim else 0 for a in given]),
+        tuple([place for _, place in given]),
+        tuple([a.strides[0] if a.ndim else 0 for a, _ in given]),
     )
 
 
-def _as_memory(argument: Array | str | int) -> Array:
-    if isinstance(argument, str):
-        return np.array(ord(argument), np.uint8)
-    return np.array(argument, np.int32) if isinstance(argument, int) else argument
+@lru_cache(maxsize=1024)
+def _constant(value: str | int) -> tuple[Array, int]:
+    """A letter or a whole number in memory that is kept, and where: routines only read it."""
+    kept = np.array(ord(value), np.uint8) if isinstance(value, str) else np.array(value, np.int32)
+    return kept, kept.ctypes.data

@@ -279,6 +279,19 @@ def _outer(column: Array, row: Array, out: Array) -> None:
 
 
 @compiled
+def _scaled_parts(row: Array, turned: Array, a: Any, b: Any, out: Array) -> None:
+    for i in range(row.size):
+        out[i] = a * row[i] + b * turned[i]
+
+
+@compiled
+def _outer_of_parts(column: Array, row: Array, turned: Array, out: Array) -> None:
+    """Of complex numbers, by their parts; turned: the row times the imaginary unit."""
+    for i in range(column.size):
+        _scaled_parts(row, turned, column[i].real, column[i].imag, out[i])
+
+
+@compiled
 def _sum_row(base: Array, row: Array, factor: Any, out: Array) -> None:
     for i in range(row.size):
         out[i] = base[i] + factor * row[i]
@@ -293,7 +306,11 @@ def _outer_sum(base: Array, column: Array, row: Array, out: Array) -> None:
 def outer_sum(base: Array | None, column: Array, row: Array) -> Array:
     """``base + column[:, None] * row``; the products alone without a base."""
     out, row = np.empty((column.size, row.size), row.dtype), np.ascontiguousarray(row)
-    if base is None:
+    if base is None and row.dtype.kind == "c":
+        turned, real = np.empty_like(row), row.real.dtype
+        turned.real, turned.imag = -row.imag, row.real
+        _outer_of_parts(column, row.view(real), turned.view(real), out.view(real))
+    elif base is None:
         _outer(column, row, out)
     else:
         _outer_sum(np.ascontiguousarray(base), column, row, out)

@@ -131,9 +131,24 @@ def _add_scaled(row: Array, values: Array, factor: Any) -> None:
 
 
 @compiled
+def _four_added(row: Array, a: Array, b: Array, c: Array, d: Array) -> None:
+    for i in range(row.size):
+        row[i] = row[i] + a[i] + b[i] + c[i] + d[i]
+
+
+@compiled
 def _bag_sums(table: Array, rows: Array, bag: Array, out: Array) -> None:
-    for i in range(rows.size):
-        _added(out[bag[i]], table[rows[i]])
+    i = 0
+    while i < rows.size:
+        b = bag[i]
+        last = i + 3
+        if last < rows.size and b == bag[i + 1] and b == bag[i + 2] and b == bag[last]:
+            first, second = table[rows[i]], table[rows[i + 1]]
+            _four_added(out[b], first, second, table[rows[i + 2]], table[rows[last]])
+            i += 4
+        else:
+            _added(out[b], table[rows[i]])
+            i += 1
 
 
 @compiled

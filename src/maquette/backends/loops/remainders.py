@@ -139,6 +139,25 @@ def fused_sum(x: Array, factor: float, added: float) -> Array:
     return out
 
 
+@compiled
+def _add_scaled(target: Array, other: Array, factor: Any) -> None:
+    for i in range(target.size):
+        target[i] += other[i] * factor
+
+
+def add_scaled(target: Array, other: Array, factor: Array, act: str) -> bool:
+    """Add ``factor * other`` to a target of its shape, or "subtract" it, in one pass over memory.
+
+    False where one of the two is in other memory than a row's, or they share some: nothing is done.
+    """
+    in_rows = target.flags.c_contiguous and other.flags.c_contiguous
+    if not in_rows or np.may_share_memory(target, other):
+        return False
+    by = factor[()] if act == "add" else -factor[()]
+    _add_scaled(target.reshape(-1), other.reshape(-1), by)
+    return True
+
+
 # --- lengths, points between ---------------------------------------------------------------
 
 _HUGE, _TINY = 2.0**511, 2.0**-459

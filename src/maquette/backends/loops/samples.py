@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from maquette.backends.loops.compiler import compiled, reordered
+from maquette.backends.loops.compiler import compiled, inlined, reordered
 
 Array = npt.NDArray[Any]
 
@@ -153,14 +153,41 @@ def _pulls_between(order: int, x: Array, y: Array, slopes: Array, most: Array, o
                 _pull(order, x[n, i], y[n, j], slopes[n, i, j], most[n, i, j], out[n, i])
 
 
+@inlined
+def _pull_both(order: int, a: Array, b: Array, slope: Any, most: Any, of_a: Any, of_b: Any) -> None:
+    """`_pull` on both of a pair: it is the same, in opposite directions."""
+    zero, one = a.dtype.type(0), a.dtype.type(1)
+    if order == 1:
+        for i in range(a.size):
+            d = a[i] - b[i]
+            pull = slope if d > 0 else (-slope if d < 0 else d * slope)
+            of_a[i] += pull
+            of_b[i] -= pull
+    elif order == 2:
+        for i in range(a.size):
+            pull = (a[i] - b[i]) * slope
+            of_a[i] += pull
+            of_b[i] -= pull
+    else:
+        for i in range(a.size):
+            d = a[i] - b[i]
+            sign = one if d > 0 else (-one if d < 0 else d)
+            pull = sign * (one if abs(d) == most else zero) * slope
+            of_a[i] += pull
+            of_b[i] -= pull
+
+
 @compiled
 def _pulls_within(order: int, x: Array, slopes: Array, most: Array, out: Array) -> None:
     k = 0
+    of_row = np.empty(x.shape[1], x.dtype)  # apart from `out`, whose rows the others are
     for i in range(x.shape[0]):
+        row = x[i].copy()
+        of_row[:] = out[i]
         for j in range(i + 1, x.shape[0]):
-            _pull(order, x[i], x[j], slopes[k], most[k], out[i])
-            _pull(order, x[j], x[i], slopes[k], most[k], out[j])
+            _pull_both(order, row, x[j], slopes[k], most[k], of_row, out[j])
             k += 1
+        out[i] = of_row
 
 
 def _columns(x: Array, p: float) -> Array:

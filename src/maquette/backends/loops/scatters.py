@@ -75,6 +75,60 @@ _LOOPS = {
 }
 
 
+# Along a last axis, a row at a time: positions without a sign, which are not asked for it.
+
+
+@compiled
+def _assign_in_rows(target: Array, index: Array, values: Array) -> None:
+    for o in range(index.shape[0]):
+        row, places, given = target[o], index[o], values[o]
+        for s in range(places.size):
+            row[np.uint64(places[s])] = given[s]
+
+
+@compiled
+def _multiply_in_rows(target: Array, index: Array, values: Array) -> None:
+    for o in range(index.shape[0]):
+        row, places, given = target[o], index[o], values[o]
+        for s in range(places.size):
+            row[np.uint64(places[s])] *= given[s]
+
+
+@compiled
+def _add_in_rows(target: Array, index: Array, values: Array) -> None:
+    for o in range(index.shape[0]):
+        row, places, given = target[o], index[o], values[o]
+        for s in range(places.size):
+            row[np.uint64(places[s])] += given[s]
+
+
+@compiled
+def _raise_in_rows(target: Array, index: Array, values: Array) -> None:
+    for o in range(index.shape[0]):
+        row, places, given = target[o], index[o], values[o]
+        for s in range(places.size):
+            v, at = given[s], np.uint64(places[s])
+            row[at] = v if (v > row[at]) | (v != v) else row[at]
+
+
+@compiled
+def _lower_in_rows(target: Array, index: Array, values: Array) -> None:
+    for o in range(index.shape[0]):
+        row, places, given = target[o], index[o], values[o]
+        for s in range(places.size):
+            v, at = given[s], np.uint64(places[s])
+            row[at] = v if (v < row[at]) | (v != v) else row[at]
+
+
+_IN_ROWS = {
+    "assign": _assign_in_rows,
+    "add": _add_in_rows,
+    "multiply": _multiply_in_rows,
+    "maximum": _raise_in_rows,
+    "minimum": _lower_in_rows,
+}
+
+
 def combine_along(target: Array, axis: int, index: Array, values: Array, how: str) -> None:
     """Write values, or combine them with what stands, at positions along an axis.
 
@@ -82,11 +136,13 @@ def combine_along(target: Array, axis: int, index: Array, values: Array, how: st
     all other dimensions; how: "assign", "add", "multiply", "maximum" or "minimum".
     """
     outer, inner = prod(target.shape[:axis]), prod(target.shape[axis + 1 :])
-    lines = (outer, index.shape[axis], inner)
-    _LOOPS[how](
-        target.reshape(outer, target.shape[axis], inner),
-        np.ascontiguousarray(index).reshape(lines),
-        np.ascontiguousarray(values).reshape(lines),
+    in_rows = inner == 1
+    lines, kept = (outer, index.shape[axis], inner), (outer, target.shape[axis], inner)
+    loop = (_IN_ROWS if in_rows else _LOOPS)[how]
+    loop(
+        target.reshape(kept[:2] if in_rows else kept),
+        np.ascontiguousarray(index).reshape(lines[:2] if in_rows else lines),
+        np.ascontiguousarray(values).reshape(lines[:2] if in_rows else lines),
     )
 
 

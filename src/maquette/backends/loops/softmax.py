@@ -128,19 +128,20 @@ def log_softmax_gradients(grad: Array, y: Array) -> Array:
 
 
 @compiled
-def _class_losses(x: Array, target: Array, weight: Array, ignored: int, sums: Array) -> int:
+def _class_losses(x: Array, target: Array, weight: Array, ignored: int) -> tuple[float, float, int]:
+    summed, weights = 0.0, 0.0
     for o in range(target.shape[0]):
         for i in range(target.shape[1]):
             at = np.int64(target[o, i])
             if at == ignored:
                 continue
             if at < 0 or at >= x.shape[1]:
-                return o * target.shape[1] + i
+                return 0.0, 0.0, o * target.shape[1] + i
             scale = weight[at] if weight.size else x.dtype.type(1)
             if scale != 0:  # what is ignored counts as zero, even where it is infinite
-                sums[0] += np.float64(-x[o, at, i] * scale)
-            sums[1] += np.float64(scale)
-    return -1
+                summed += np.float64(-x[o, at, i] * scale)
+            weights += np.float64(scale)
+    return summed, weights, -1
 
 
 def class_losses(
@@ -150,10 +151,10 @@ def class_losses(
 
     x: [outer, classes, inner]. Third, the place of a target that is no class, or -1.
     """
-    sums = np.zeros(2)
-    given = np.empty(0, x.dtype) if weight is None else weight
-    bad = _class_losses(x, target, given, ignored, sums)
-    return sums[0], sums[1], bad
+    return _class_losses(x, target, _NO_WEIGHTS[x.dtype] if weight is None else weight, ignored)
+
+
+_NO_WEIGHTS = {np.dtype(kind): np.empty(0, kind) for kind in (np.float32, np.float64)}
 
 
 @compiled

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from maquette.aten.common.accumulation import Array, is_narrow, wide
+from maquette.aten.common.large_arrays import LARGE
 from maquette.aten.common.narrow_floats import converted
 from maquette.aten.common.operators import aten
 from maquette.aten.linalg.products.contraction import Factor, contracted, contracted_in_order
@@ -20,6 +21,7 @@ from maquette.aten.linalg.products.matrix_products import addmm, check_not_bool,
 from maquette.aten.view.copies import write_exact_out, write_out
 from maquette.aten.view.reshaping import reshape
 from maquette.aten.view.views import _unsafe_view, t, view
+from maquette.autograd.grad_mode import is_grad_enabled
 from maquette.core.broadcast import broadcast_shapes, wrap_dim, wrap_dims
 from maquette.core.errors import check
 from maquette.core.layout import strided
@@ -28,9 +30,11 @@ from maquette.core.remembered import remembered
 from maquette.core.symbols import is_true
 from maquette.dispatch import keysets as K
 from maquette.dispatch.tags import Tag
+from maquette.library.arrays import run_as_on_page
 from maquette.library.page import OperatorPage, define
 from maquette.library.variants import out_schema
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.wrappers import wants_derivative
 
 Ints = tuple[int, ...]
 # The operators that every product calls, by their entries: 0.4 us less a `linear` (timeit).
@@ -462,7 +466,28 @@ def kron_composite(self: Tensor, other: Tensor) -> Tensor:
     right = [1] * (rank - other.ndim) + list(other.shape)
     spread = self._unsafe_view([size for n in left for size in (n, 1)])
     tiled = other._unsafe_view([size for n in right for size in (1, n)])
-    return (spread * tiled)._unsafe_view([a * b for a, b in zip(left, right)])
+    shape = [a * b for a, b in zip(left, right)]
+    if min(self.ndim, other.ndim) > 0 and rank > 1 and _is_worth_rows(self, other):
+        ends = (left[-1], right[-1])  # both spread along the last dimension, whole rows meet
+        spread = spread.expand([*spread.shape[:-2], *ends]).reshape([*spread.shape[:-2], shape[-1]])
+        tiled = tiled.expand([*tiled.shape[:-2], *ends]).reshape([*tiled.shape[:-2], shape[-1]])
+    return (spread * tiled)._unsafe_view(shape)
+
+
+def _is_worth_rows(self: Tensor, other: Tensor) -> bool:
+    """Whether a Kronecker product is large and of short rows, and nobody sees how it is made.
+
+    900 by 900 float64 of 30 by 30: 0.6 to 0.35 ms.
+    """
+    mine, given = self.meta, other.meta
+    if mine.is_symbolic or given.is_symbolic or mine.numel * given.numel < LARGE:
+        return False
+    if given.shape[-1] >= _LONG_ROW or not run_as_on_page((self, other), "mul.Tensor"):
+        return False
+    return not (is_grad_enabled() and (wants_derivative(self) or wants_derivative(other)))
+
+
+_LONG_ROW = 128  # elements that NumPy multiplies by one number as fast as by others
 
 
 kron_out = composite_out(kron, kron_composite)

@@ -139,14 +139,14 @@ def _forward(name: str, tags: list[Tag], *, requires_grad: bool) -> OperatorPage
             kept = indices != padding_idx
             rows, of_bag = rows[kept], bag[kept]
             scale = None if scale is None else scale[kept]
-        counts = xp.bincount(of_bag, minlength=bags)
         fast = mode == SUM and _array_sums_fast(weight, per_sample_weights, padding_idx)
         numbers = bag[:0] if fast else bag
         if mode == MAX:
             out, places = _maxima(xp, table, rows, of_bag, bags)
-            return out, numbers, counts, places
+            return out, numbers, xp.bincount(of_bag, minlength=bags), places
         out = _sums(xp, table, rows, of_bag, bags, scale)
         if mode == MEAN:
+            counts = xp.bincount(of_bag, minlength=bags)
             out = out / xp.maximum(counts, 1).astype(out.dtype)[:, None]
             return out, numbers, counts, counts
         unused = xp.zeros(bags if requires_grad else offsets.shape[0], xp.int64)
@@ -181,6 +181,9 @@ def _array_sums_fast(weight: Array, scale: Array | None, padding_idx: int) -> bo
 
 def _checked(xp: ModuleType, indices: Array, rows: int) -> Array:
     """The indices; RuntimeError names the first that is not of the table."""
+    if indices.__class__ is np.ndarray and indices.dtype == np.int64 and indices.size:
+        if indices.view(np.uint64).max() < rows:  # below zero, numbers without a sign are large
+            return indices
     wrong = xp.flatnonzero((indices < 0) | (indices >= rows))
     if wrong.size:
         at = int(wrong[0])

@@ -26,6 +26,7 @@ from maquette.core.dtype import int64, uint8
 from maquette.core.errors import check, check_value, of_data
 from maquette.core.meta import TensorMeta
 from maquette.library.page import Cost, OperatorPage, define, describe
+from maquette.tensor.backend import backend_for
 from maquette.tensor.tensor import Tensor
 
 NONE, MEAN, SUM = 0, 1, 2
@@ -144,8 +145,12 @@ def _summed(
         return None
     loops = loops_for_floats(xp, self, weight)
     if loops is None:
-        plain = weight is None and self.ndim == 2 and wide(self[:0]).dtype.kind == "f"
-        return _summed_rows(self, target, ignore_index) if plain else None
+        if weight is not None or self.ndim > 2 or wide(self[:0]).dtype.kind != "f":
+            return None
+        if not is_narrow(self):
+            loops = backend_for(xp).loops_if_worth(5)
+        if loops is None:
+            return _summed_rows(self, target, ignore_index)
     lines = (self.shape[0], self.shape[1], -1)
     places = target.reshape(self.shape[0], -1)
     summed, weights, bad = loops.class_losses(self.reshape(lines), places, weight, ignore_index)
@@ -157,10 +162,14 @@ def _summed(
 def _summed_rows(self: Array, target: Array, ignore_index: int) -> tuple[Any, Any] | None:
     """The summed losses of rows none of which is ignored, and their count; else None."""
     classes = self.shape[1]
-    if 0 <= ignore_index < classes or target.min() < 0 or target.max() >= classes:
+    if 0 <= ignore_index < classes:
+        return None
+    unsigned = target.view(np.uint64) if target.itemsize == 8 else target  # below zero: large
+    if np.maximum.reduce(unsigned) >= classes:
         return None
     picked = wide(self[np.arange(len(self)), target])
-    return -picked.sum(dtype=np.float64), np.float64(len(self))
+    one_by_one = np.add.accumulate(picked, dtype=np.float64)  # as a loop adds them
+    return 0.0 - one_by_one[-1], len(self)
 
 
 def _nll_arrays(
@@ -174,9 +183,9 @@ def _nll_arrays(
     summed_by_loop = None if reduction == NONE else _summed(xp, self, target, weight, ignore_index)
     if summed_by_loop is not None:
         summed, weights = summed_by_loop
-        with np.errstate(invalid="ignore", divide="ignore"):
-            loss = summed / weights if reduction == MEAN else summed
-        return loss.astype(self.dtype), weights.astype(self.dtype)
+        loss = np.float64(summed) / weights if reduction == MEAN else summed
+        kind = self.dtype.type
+        return kind(loss), kind(weights)
     axis = _class_axis(self)
     target = target.reshape(self.shape[:axis] + self.shape[axis + 1 :])
     index, scale = _counted(xp, self, target, weight, ignore_index)
