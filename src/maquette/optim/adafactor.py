@@ -38,9 +38,10 @@ class Adafactor(Collecting):
         _paths.check_learning_rate(lr)
         if beta2_decay > 0:
             raise ValueError(f"beta2_decay should be <= 0 but is: {beta2_decay}")
-        _paths.check_not_negative(
-            epsilon1=eps[0] or 0.0, epsilon2=eps[1], weight_decay=weight_decay
-        )
+        for i, least in enumerate((eps[0] or 0.0, eps[1]), start=1):
+            if least < 0.0:
+                raise ValueError(f"epsilon{i} should be >= 0 but is: {least}")
+        _paths.check_not_negative(weight_decay=weight_decay)
         if d < 1.0:
             raise ValueError(f"Clipping threshold d should be >= 1 but is: {d}")
         defaults = {

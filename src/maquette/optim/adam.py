@@ -56,13 +56,18 @@ class Adam(Optimizer):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
-        if isinstance(lr, Tensor) and foreach:
+        if isinstance(lr, Tensor) and foreach and not capturable:
             raise ValueError(
                 "lr as a Tensor is not supported for capturable=False and foreach=True"
             )
         _paths.check_learning_rate(lr)
         _paths.check_not_negative(epsilon=eps, weight_decay=weight_decay)
         decays = _decays(betas)
+        for i, beta in enumerate(betas):
+            if isinstance(beta, Tensor) and foreach and not capturable:
+                raise ValueError(
+                    f"betas[{i}] as a Tensor is not supported for capturable=False and foreach=True"
+                )
         defaults = {
             "lr": lr,
             "betas": decays,

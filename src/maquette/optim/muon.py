@@ -68,6 +68,8 @@ class Muon(Optimizer):
             if grad is None:
                 continue
             _paths.check_dense("Muon", grad)
+            if param.is_complex():
+                raise RuntimeError("Muon does not support complex parameters")
             state = self.state[param]
             if not state:
                 self._mq_start(param, state, group)

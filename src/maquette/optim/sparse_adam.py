@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from maquette.api import functions as mq
 from maquette.core.layout import preserve_format
 from maquette.optim import _paths
@@ -17,6 +19,8 @@ class SparseAdam(Optimizer):
     sparse parameters, RuntimeError for dense gradients.
     """
 
+    _mq_counts_in_tensors = False
+
     def __init__(
         self,
         params: Params,
@@ -25,6 +29,8 @@ class SparseAdam(Optimizer):
         eps: float = 1e-8,
         maximize: bool = False,
     ) -> None:
+        if isinstance(lr, Tensor) and lr.numel() != 1:
+            raise ValueError(f"Tensor lr must be 1-element; got {lr.numel()} elements")
         if not lr > 0.0:
             raise ValueError(f"Invalid learning rate: {lr}")
         if not eps > 0.0:
@@ -33,16 +39,25 @@ class SparseAdam(Optimizer):
             if not 0.0 <= beta < 1.0:
                 raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
-        wrong = [
-            (g, i)
-            for g, group in enumerate(self.param_groups)
-            for i, p in enumerate(group["params"])
-            if p.is_sparse
-        ]
+        wrong = self._mq_places(lambda parameter: parameter.is_sparse)
         if wrong:
             raise ValueError(
                 f"Sparse params at indices {wrong}: SparseAdam requires dense parameter tensors"
             )
+        wrong = self._mq_places(lambda parameter: parameter.is_complex())
+        if wrong:
+            raise ValueError(
+                f"Complex params at indices {wrong}: SparseAdam does not support complex parameters"
+            )
+
+    def _mq_places(self, holds: Callable[[Tensor], bool]) -> list[tuple[int, int]]:
+        """The group and the number in it of each parameter of a kind."""
+        return [
+            (g, i)
+            for g, group in enumerate(self.param_groups)
+            for i, parameter in enumerate(group["params"])
+            if holds(parameter)
+        ]
 
     def _mq_update(self, group: Group) -> None:
         for parameter in group["params"]:

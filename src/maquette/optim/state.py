@@ -10,10 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 from maquette.core import dtype as dtypes
 from maquette.nn.base.hooks import Hook, Hooks, RemovableHandle, StateHookTable, add_hook
+from maquette.optim._paths import new_step
 from maquette.tensor import Tensor
 
 StateDict = dict[str, Any]
@@ -43,6 +44,16 @@ class OptimizerHooks(StateHookTable):
 GLOBAL_STEP_HOOKS = OptimizerHooks()
 
 
+_ADDED_LATER = {
+    "maximize": False,
+    "foreach": None,
+    "fused": None,
+    "differentiable": False,
+    "capturable": False,
+}
+"""What groups of files lack that were saved before there were these options."""
+
+
 class SavedState:
     """The part of `Optimizer` that saves and loads."""
 
@@ -50,6 +61,8 @@ class SavedState:
     state: defaultdict[Tensor, Any]
     param_groups: list[dict[str, Any]]
     _mq_hooks: OptimizerHooks
+    _mq_counts_in_tensors: ClassVar[bool] = True
+    """Whether a parameter's step is a tensor, if its state has one."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -62,6 +75,21 @@ class SavedState:
         self.__dict__.update(state)
         if "_mq_hooks" not in self.__dict__:
             self._mq_hooks = OptimizerHooks()
+        for group in state.get("param_groups", ()):
+            self._mq_bring_up_to_date(group)
+
+    def _mq_bring_up_to_date(self, group: dict[str, Any]) -> None:
+        """Complete a group of a file older than its options, and than steps that are tensors."""
+        for name, value in _ADDED_LATER.items():
+            if name in vars(self).get("defaults", ()):
+                group.setdefault(name, value)
+        if not self._mq_counts_in_tensors:
+            return
+        for parameter in group["params"]:
+            own = self.state.get(parameter, {})
+            if isinstance(own.get("step"), (int, float)):
+                on_device = bool(group.get("fused") or group.get("capturable"))
+                own["step"] = new_step(parameter, on_device=on_device).fill_(own["step"])
 
     def state_dict(self) -> StateDict:
         """The state of every parameter and the options of every group; tensors are not copied."""
