@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import maquette as mq
+from maquette.nn import functional as F
 
 aten = mq.ops.aten
 POINT = mq.ones(())
@@ -127,3 +128,30 @@ def test_a_scale_without_inputs_under_it_gives_zeros() -> None:
 def test_attention_over_nothing_keeps_the_shape(shape: tuple[int, ...]) -> None:
     x = mq.ones(*shape)
     assert aten._scaled_dot_product_flash_attention_for_cpu(x, x, x)[0].shape == shape
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, c: F.elu(x, c),
+        lambda x, c: F.celu(x, c),
+        lambda x, c: F.softplus(x, c),
+        lambda x, c: F.leaky_relu(x, c),
+        lambda x, c: F.hardshrink(x, c),
+        lambda x, c: F.softshrink(x, c),
+        lambda x, c: aten.hardtanh(x, c, 3.0),
+        lambda x, c: mq.std(x, correction=c),
+        lambda x, c: mq.arange(c),
+        lambda x, c: mq.addmm(x, x, x, alpha=c),
+        lambda x, c: mq.trapezoid(x, dx=c),
+        lambda x, c: mq.dist(x, x, c),
+        lambda x, c: mq.bucketize(c, x[0]),
+    ],
+)
+def test_complex_numbers_are_refused_where_real_ones_are_computed_with(
+    call: Callable[..., object],
+) -> None:
+    with pytest.raises(
+        (RuntimeError, NotImplementedError), match=r"without overflow|real|[Cc]omplex"
+    ):
+        call(mq.ones(2, 2), 2 + 1j)

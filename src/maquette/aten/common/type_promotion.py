@@ -28,7 +28,7 @@ from maquette.core.dtype import (
     get_default_dtype,
     result_type_of,
 )
-from maquette.core.errors import check_not_implemented
+from maquette.core.errors import check, check_not_implemented
 from maquette.core.fitting import check_int
 from maquette.core.meta import TensorMeta
 from maquette.core.scalar_types import is_complex_type
@@ -79,6 +79,17 @@ def check_category(name: str, kind: dtype, takes: Takes) -> None:
     check_not_implemented(
         kind.category in takes or kind in takes,
         lambda: f"\"{name}_cpu\" not implemented for '{kind.scalar_name}'",
+    )
+
+
+def check_real_numbers(name: str, *numbers: object) -> None:
+    """Refuse complex numbers for parameters of type Scalar with which real numbers are computed."""
+    check(
+        complex not in map(type, numbers),
+        lambda: (
+            f"value cannot be converted to type double without overflow: {name} computes with real "
+            f"numbers, got {', '.join(map(str, numbers))}"
+        ),
     )
 
 

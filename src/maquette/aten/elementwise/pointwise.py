@@ -35,6 +35,7 @@ from maquette.aten.common.type_promotion import (
     boolean,
     cast,
     check_category,
+    check_real_numbers,
     common_type,
     computed,
     direct,
@@ -90,6 +91,8 @@ def unary(
 
     def shape(self: TensorMeta, *rest: object) -> TensorMeta:
         check_category(label or name, computes(self.dtype), takes)
+        if rest and takes is REAL_FLOATS:
+            check_real_numbers(name, *rest)
         return elementwise([self], result(self.dtype), common_dtype=computes(self.dtype))
 
     prepare = widened if result is floating else computed

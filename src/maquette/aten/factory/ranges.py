@@ -19,6 +19,7 @@ from maquette.aten.common.element_types import check_no_bool, check_no_complex
 from maquette.aten.common.large_arrays import LARGE
 from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import Number, cast, new_meta
+from maquette.aten.common.type_promotion import check_real_numbers
 from maquette.aten.factory.factories import OPTIONS, resized
 from maquette.aten.view.copies import write
 from maquette.core.device import device as Device
@@ -49,6 +50,7 @@ Options = tuple["DType | None", "Layout | None", "Device | None", "bool | None"]
 
 
 def _range_dtype(dtype: DType | None, *bounds: Real) -> DType:
+    check_real_numbers("arange", *bounds)
     if dtype is not None:
         return dtype
     return int64 if all(map(_is_int, bounds)) else get_default_dtype()

@@ -16,7 +16,7 @@ from maquette.aten.common.element_types import check_no_bool, check_no_complex
 from maquette.aten.common.operators import aten
 from maquette.aten.common.type_promotion import common_type, promoted
 from maquette.core.dtype import bool_, dtype, int32, int64
-from maquette.core.errors import check, of_data
+from maquette.core.errors import check, check_not_implemented, of_data
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import Number
 from maquette.core.symbols import is_true
@@ -162,6 +162,13 @@ def _check_boundaries(boundaries: TensorMeta) -> None:
     )
 
 
+def _check_ordered(value: Number) -> None:
+    check_not_implemented(
+        not isinstance(value, complex),
+        lambda: f"\"searchsorted_out_cpu\" not implemented for 'ComplexFloat': got {value}",
+    )
+
+
 @bucketize.shape
 def bucketize_shape(
     self: TensorMeta, boundaries: TensorMeta, out_int32: bool, right: bool
@@ -200,6 +207,7 @@ def searchsorted_scalar_shape(
 ) -> TensorMeta:
     _check_sequence(sorted_sequence, right, side, sorter)
     _check_boundaries(sorted_sequence)
+    _check_ordered(self)
     return sorted_sequence.fresh((), int32 if out_int32 else int64)
 
 
@@ -215,6 +223,7 @@ def bucketize_scalar_shape(
     self: Number, boundaries: TensorMeta, out_int32: bool, right: bool
 ) -> TensorMeta:
     _check_boundaries(boundaries)
+    _check_ordered(self)
     return boundaries.fresh((), int32 if out_int32 else int64)
 
 

@@ -44,6 +44,10 @@ dist.autocast(cuda="float32")
 @dist.shape
 def dist_shape(self: TensorMeta, other: TensorMeta, p: Number) -> TensorMeta:
     broadcast_shapes(self.shape, other.shape)
+    check(
+        not isinstance(p, complex),
+        lambda: f"dist: Expected a non-complex scalar as the order of norm, got {p}",
+    )
     kind = result_type_of((self, other))
     check(
         kind.category > 1,
@@ -260,6 +264,13 @@ def _check_no_bool(name: str, *tensors: Tensor) -> None:
     )
 
 
+def _check_real_step(name: str, dx: Number) -> None:
+    check(
+        not isinstance(dx, complex | bool),
+        lambda: f"{name}: Currently, we only support dx as a real number. Got {dx}",
+    )
+
+
 def _without(t: Tensor, dim: int) -> Tensor:
     """Zeros of the shape that is left without a dimension."""
     shape = t.meta.shape
@@ -304,6 +315,7 @@ def trapezoid_dx_composite(y: Tensor, dx: Number, dim: int) -> Tensor:
     if is_true(y.meta.shape[dim] == 0):
         return _without(y, dim)
     _check_no_bool("trapezoid", y)
+    _check_real_step("trapezoid", dx)
     last = y.select(dim, -1)
     ends = times(y.select(dim, 0) + last, 0.5)
     return times(y.sum(dim) - ends, dx)
@@ -321,6 +333,7 @@ def cumulative_trapezoid_x_composite(y: Tensor, x: Tensor, dim: int) -> Tensor:
 def cumulative_trapezoid_dx_composite(y: Tensor, dx: Number, dim: int) -> Tensor:
     dim = wrap_existing_dim(dim, y.meta.ndim)
     _check_no_bool("cumulative_trapezoid", y)
+    _check_real_step("cumulative_trapezoid", dx)
     return times(_pairs(y, dim), dx / 2.0).cumsum(dim)
 
 

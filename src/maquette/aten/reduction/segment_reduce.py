@@ -13,6 +13,7 @@ from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.axes import Array, Dims, axes_of, check_reducible, reduced
 from maquette.aten.common.backward_checks import check_floats_only, check_sizes
 from maquette.aten.common.batching_forms import along
+from maquette.aten.common.type_promotion import check_real_numbers
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import int32, int64, uint64
 from maquette.core.errors import check, check_data, of_data
@@ -51,6 +52,7 @@ def segment_reduce_shape(
     unsafe: bool,
     initial: Number | None,
 ) -> TensorMeta:
+    check_real_numbers("segment_reduce", initial)
     check(
         reduce in _WAYS,
         lambda: f"segment_reduce(): reduce must be one of {', '.join(_WAYS)}; got '{reduce}'",

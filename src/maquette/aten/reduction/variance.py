@@ -29,6 +29,7 @@ from maquette.aten.common.formula_helpers import over, times
 from maquette.aten.common.fresh_writes import unless_wrapped
 from maquette.aten.common.large_arrays import chosen, loops_of_floats, loops_of_inexact, rows_along
 from maquette.aten.common.operators import aten
+from maquette.aten.common.type_promotion import check_real_numbers
 from maquette.aten.reduction.sums import (
     REDUCTION,
     count_of,
@@ -188,6 +189,7 @@ def _spread_page(name: str, root: bool) -> OperatorPage:
 
     def shape(self: TensorMeta, dim: Dims, correction: Correction, keepdim: bool) -> TensorMeta:
         check_inexact("std and var", self)
+        check_real_numbers(name, correction)
         return reduced(self, dim, keepdim, self.dtype.to_real())
 
     def kernel(

@@ -30,6 +30,7 @@ from maquette.aten.elementwise.pointwise import (
     backward,
     cast,
     check_category,
+    check_real_numbers,
     common_type,
     computed,
     elementwise_cost,
@@ -184,6 +185,7 @@ hardtanh.describe("Each element brought between `min_val` and `max_val`.")
 
 @hardtanh.shape
 def hardtanh_shape(self: TensorMeta, min_val: float, max_val: float) -> TensorMeta:
+    check_real_numbers("hardtanh", min_val, max_val)
     kind = self.dtype
     check(kind.category != 0, lambda: "Bool inputs not supported for hardtanh")
     check(
@@ -541,6 +543,7 @@ softshrink.describe(
 
 @softshrink.shape
 def softshrink_shape(self: TensorMeta, lambd: float) -> TensorMeta:
+    check_real_numbers("softshrink", lambd)
     check_category("softshrink", self.dtype, REAL_FLOATS)
     check(
         lambd >= 0,

@@ -14,6 +14,7 @@ from maquette.aten.elementwise.pointwise import (
     REAL_FLOATS,
     Array,
     check_category,
+    check_real_numbers,
     common_type,
     computed,
     elementwise_cost,
@@ -162,6 +163,7 @@ celu.describe("``x`` where it is positive, else ``alpha * (exp(x / alpha) - 1)``
 
 @celu.shape
 def celu_shape(self: TensorMeta, alpha: float) -> TensorMeta:
+    check_real_numbers("celu", alpha)
     check(alpha != 0, lambda: "ZeroDivisionError: alpha cannot be 0 for CELU")
     check_category("elu", self.dtype, REAL_FLOATS)
     return elementwise([self], self.dtype)
