@@ -5,6 +5,7 @@ import pytest
 import maquette as mq
 import maquette.torch as torch
 from maquette.dispatch import modes
+from maquette.torch.face import paths
 
 
 def test_names_of_maquette_are_handed_on() -> None:
@@ -155,6 +156,16 @@ def test_F16_typed_constructors_make_their_dtype() -> None:
         assert type(torch.FloatTensor([1.0])) is mq.FakeTensor
 
 
+def test_F16_cuda_types_are_of_cuda_tensors():
+    assert not isinstance(torch.ones(1), torch.cuda.FloatTensor)
+    with torch._subclasses.FakeTensorMode():
+        made = torch.cuda.FloatTensor(2, 3)
+        assert made.device.type == "cuda"
+        assert isinstance(made, torch.cuda.FloatTensor)
+        assert not isinstance(made, torch.FloatTensor)
+        assert torch.ones(2).type(torch.cuda.HalfTensor).type() == "torch.cuda.HalfTensor"
+
+
 def test_every_name_that_dir_lists_is_there():
     for name in dir(torch):
         assert hasattr(torch, name), name
@@ -167,3 +178,19 @@ def test_a_star_of_a_family_takes_its_functions() -> None:
 
 def test_masked_operators_are_found_where_they_are_defined() -> None:
     assert torch.masked._ops.amax is torch.masked.amax
+
+
+def test_modules_of_old_training_scripts_are_found():
+    assert paths.resolve("cuda.amp.grad_scaler") == "maquette.torch.cuda.amp"
+    assert paths.resolve("cpu.amp.autocast_mode") == "maquette.torch.devices.cpu_amp"
+    with pytest.raises(RuntimeError, match="there is no CUDA device"):
+        torch.cuda.nvtx.range_push("step")
+
+
+def test_a_file_baton_is_held_by_one(tmp_path):
+    first, second = (torch.utils.file_baton.FileBaton(str(tmp_path / "lock")) for _ in range(2))
+    assert first.try_acquire()
+    assert not second.try_acquire()
+    first.release()
+    second.wait()
+    assert second.try_acquire()

@@ -562,7 +562,8 @@ def legacy(kind: DType, args: Sequence[object], kwargs: dict[str, object]) -> Te
             given = args[0].dtype
             check(given is kind, lambda: f"Expected a Storage of type {kind}, got one of {given}")
             return args[0].tensor()
-        if isinstance(args[0], np.ndarray) and args[0].dtype == kind.numpy:
+        here = device is None or Device(device) is cpu  # type: ignore[arg-type]  # it checks it
+        if here and isinstance(args[0], np.ndarray) and args[0].dtype == kind.numpy:
             return from_numpy(args[0])
         return _copy_of(args[0], kind, device)  # type: ignore[arg-type]  # Device checks it
     sizes = args[0] if len(args) == 1 and isinstance(args[0], Size) else args or (0,)

@@ -147,12 +147,18 @@ def type_(
     if dtype is None:
         return _type_name(self.meta)
     if isinstance(dtype, str) or (isinstance(dtype, type) and dtype not in _PYTHON_TYPES):
-        text = dtype if isinstance(dtype, str) else dtype.__name__
+        text = dtype if isinstance(dtype, str) else _path_of(dtype)
         place, _, name = text.removeprefix("torch.").rpartition(".")
         if name not in _TYPE_NAMES:
             raise ValueError(f"invalid type: '{text}'")
         return converted(self, _TYPE_NAMES[name], Device(place or "cpu"), non_blocking, False, None)
     return converted(self, _dtype(dtype), None, non_blocking, False, None)
+
+
+def _path_of(kind: type) -> str:
+    """A tensor type's name, after its device's where that is not the cpu: ``cuda.FloatTensor``."""
+    device = getattr(kind, "device_type", "cpu")
+    return kind.__name__ if device == "cpu" else f"{device}.{kind.__name__}"
 
 
 def _type_name(meta: TensorMeta) -> str:

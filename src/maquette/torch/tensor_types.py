@@ -14,9 +14,10 @@ from maquette.tensor.tensor import Tensor
 
 
 class TensorType(type):
-    """The type of tensors of one dtype on cpu: `isinstance` asks a tensor for both."""
+    """The type of tensors of one dtype on a device: `isinstance` asks a tensor for both."""
 
     dtype: dtype
+    device_type = "cpu"
     layout: layout = strided
 
     def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, object]) -> TensorType:
@@ -30,11 +31,11 @@ class TensorType(type):
         if not isinstance(instance, Tensor):
             return False
         same = instance.dtype is cls.dtype and instance.layout is cls.layout
-        return same and instance.device.type == "cpu"
+        return same and instance.device.type == cls.device_type
 
     def __call__(cls, *args: object, **kwargs: object) -> Tensor:
         """A tensor of this dtype: of data, or of sizes and uninitialised."""
-        return legacy(cls.dtype, args, kwargs)
+        return legacy(cls.dtype, args, {"device": cls.device_type} | kwargs)
 
     def __repr__(cls) -> str:
         return f"<class '{cls.__module__}.{cls.__name__}'>"
@@ -77,3 +78,10 @@ def sparse_type(dense: TensorType) -> SparseTensorType:
     """The type of COO tensors beside a type of dense ones."""
     members = {"dtype": dense.dtype, "__module__": "torch.sparse"}
     return SparseTensorType(dense.__name__, (), members)
+
+
+def on_device(here: TensorType, device_type: str) -> TensorType:
+    """The type of tensors of the same dtype on another device: `torch.cuda.FloatTensor`."""
+    place = f"torch.{device_type}"
+    members = {"dtype": here.dtype, "device_type": device_type, "__module__": place}
+    return TensorType(here.__name__, (), members)

@@ -260,4 +260,6 @@ def is_tf32_supported() -> bool:
 default_generators: tuple[object, ...] = ()
 """The generators of the devices, of which there are none."""
 
-__getattr__ = forward(__name__, "maquette.torch.devices.streams", "maquette.torch.tensor_types")
+__getattr__ = forward(
+    __name__, "maquette.torch.devices.streams", "maquette.torch.cuda.tensor_types"
+)

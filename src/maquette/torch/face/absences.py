@@ -14,6 +14,7 @@ from typing import Any, cast
 from maquette.dispatch.torch_function import is_overridden, offered
 
 _ONE_PROCESS = "there is one process; run the program without a launcher"
+_NO_DEVICE = "there is no CUDA device here; plan with maquette.plan"
 _TRACE = "trace with torch.fx or make_fx, or plan with maquette.plan"
 _ELSEWHERE = "do this with PyTorch itself"
 _PYTHON = "Python runs programs; there is no compiler"
@@ -51,7 +52,7 @@ ADVICE = {
     "distributed.run": _ONE_PROCESS,
     "distributed.tensor": _ONE_PROCESS,
     "distributed.utils": _ONE_PROCESS,
-    "cuda.profiler": "there is no CUDA device here; plan with maquette.plan",
+    **dict.fromkeys((f"cuda.{n}" for n in ("comm", "nccl", "nvtx", "profiler")), _NO_DEVICE),
     "export": _TRACE,
     "monitor": _ELSEWHERE,
     "nn.attention.experimental": _ELSEWHERE,

@@ -75,6 +75,8 @@ PACKAGES = {
     "autograd.graph": "maquette.autograd.graph",
     "cpu": "maquette.torch.devices.cpu",
     "cpu.amp": "maquette.torch.devices.cpu_amp",
+    **_each("maquette.torch.devices.cpu_amp", "autocast_mode grad_scaler", "cpu.amp"),
+    **_each("maquette.torch.cuda.amp", "autocast_mode common grad_scaler", "cuda.amp"),
     "cuda.graphs": "maquette.torch.cuda",
     "cuda.memory": "maquette.torch.cuda",
     **_distributions(
