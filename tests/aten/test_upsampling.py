@@ -97,6 +97,30 @@ def test_sampling_along_a_grid_differentiates(
     )
 
 
+@pytest.mark.parametrize("interpolation, padding", [(0, 0), (0, 2), (1, 1), (2, 0), (2, 2)])
+def test_gradients_of_sampling_differentiate(interpolation: int, padding: int) -> None:
+    grid = random.uniform(-1.4, 1.4, (1, 2, 3, 2))
+    pulls = random.uniform(-1, 1, (1, 2, 2, 3))
+
+    def both(pulls: mq.Tensor, image: mq.Tensor, grid: mq.Tensor) -> mq.Tensor:
+        options = (interpolation, padding, False, [True, True])
+        found = aten.grid_sampler_2d_backward(pulls, image, grid, *options)
+        return mq.cat([t.flatten() for t in found])
+
+    check_gradients(both, pulls, IMAGE, grid)
+
+
+def test_gradients_of_sampling_volumes_differentiate() -> None:
+    grid = random.uniform(-1.2, 1.2, (1, 2, 2, 1, 3))
+    pulls = random.uniform(-1, 1, (1, VOLUME.shape[1], 2, 2, 1))
+    check_gradients(
+        lambda p, x, g: aten.grid_sampler_3d_backward(p, x, g, 0, 1, False, [True, True])[1],
+        pulls,
+        VOLUME,
+        grid,
+    )
+
+
 def test_sampling_volumes_differentiates() -> None:
     grid = random.uniform(-1.2, 1.2, (1, 2, 2, 1, 3))
     check_gradients(lambda x, g: aten.grid_sampler(x, g, 0, 1, False), VOLUME, grid)

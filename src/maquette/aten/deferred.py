@@ -29,6 +29,7 @@ FAMILIES = (
     "nn.pool.fractional_pooling",
     "fft.frequencies",
     "nn.resize.grid_sampling",
+    "nn.resize.grid_sampling_second",
     "linalg.ldl",
     "linalg.least_squares",
     "reduction.numerical_gradient",

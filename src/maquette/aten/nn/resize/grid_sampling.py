@@ -116,7 +116,7 @@ def _reflected(xp: ModuleType, x: Array, lowest: float, width: float) -> tuple[A
     return xp.where(even, rest + low, span - rest + low), xp.where(even, sign, -sign)
 
 
-class _Axis:
+class Axis:
     """One dimension of all points: the corners on it, their weights and the weights' slopes."""
 
     def __init__(
@@ -147,6 +147,7 @@ class _Axis:
     ) -> list[tuple[Array, Array, Array]]:
         left = self.xp.floor(x)
         share, kind = x - left, x.dtype.type
+        self._share, self._speed = share, speed
         corners = []
         for i, (weight, slope) in enumerate(_cubic_weights(share), -1):
             at, _ = _kept_inside(self.xp, left + kind(i), self.size, padding, align_corners)
@@ -165,6 +166,22 @@ class _Axis:
             none = at.dtype.type(0)
             found.append((index, inside, where(inside, weight, none), where(inside, slope, none)))
         return found
+
+    def curvatures(self) -> list[Array]:
+        """For each corner the derivative of its slope: only the cubic's is not 0."""
+        if len(self.corners) < 4:
+            return [self.xp.zeros_like(slope) for _, _, slope in self.corners]
+        kind = self._share.dtype.type
+        return [bend * kind(self._speed**2) for bend in _cubic_curvatures(self._share)]
+
+
+def _cubic_curvatures(t: Array) -> list[Array]:
+    """The second derivatives of the four weights of cubic convolution."""
+    kind = t.dtype.type
+    one, two = kind(1), kind(2)
+    outer = [kind(6 * _BEND) * x - kind(10 * _BEND) for x in (t + one, two - t)]
+    inner = [kind(6 * (_BEND + 2)) * x - kind(2 * (_BEND + 3)) for x in (t, one - t)]
+    return [outer[0], *inner, outer[1]]
 
 
 def _cubic_weights(t: Array) -> list[tuple[Array, Array]]:
@@ -200,7 +217,7 @@ def _corners(
     dims = len(space)
     points = grid.reshape(grid.shape[0], prod(grid.shape[1:-1]), dims)
     axes = [
-        _Axis(xp, points[..., dims - 1 - d], n, interpolation, padding, align_corners).placed()
+        Axis(xp, points[..., dims - 1 - d], n, interpolation, padding, align_corners).placed()
         for d, n in enumerate(space)
     ]
     for choice in product(*axes):
@@ -212,14 +229,15 @@ def _corners(
             yield index, inside, [wide(c[2]) for c in choice], [wide(c[3]) for c in choice]
 
 
-def _product(factors: Sequence[Array]) -> Array:
+def product_of(factors: Sequence[Array]) -> Array:
+    """The product of at least one array."""
     total = factors[0]
     for factor in factors[1:]:
         total = total * factor
     return total
 
 
-def _gathered(xp: ModuleType, flat: Array, index: Array, inside: Array) -> Array:
+def gathered(xp: ModuleType, flat: Array, index: Array, inside: Array) -> Array:
     """Values (batch, channels, points) at flat indices; zero outside."""
     where = xp.broadcast_to(index[:, None], (*flat.shape[:2], index.shape[1]))
     return xp.where(inside[:, None], xp.take_along_axis(flat, where, 2), 0)
@@ -264,9 +282,9 @@ def _grid_sampler(dims: int) -> tuple[OperatorPage, OperatorPage]:
         loops = _loops_for(xp, out, dims)
         for index, inside, weights, _ in _corners(xp, grid, space, interpolation, padding, align):
             if loops is not None:
-                loops.add_samples(flat, index, inside, _product(weights), out)
+                loops.add_samples(flat, index, inside, product_of(weights), out)
             else:
-                out += _gathered(xp, flat, index, inside) * _product(weights)[:, None]
+                out += gathered(xp, flat, index, inside) * product_of(weights)[:, None]
         return out.reshape(*x.shape[:2], *grid.shape[1:-1])
 
     @page.derivative("input", "grid")
@@ -331,7 +349,7 @@ def _grid_sampler(dims: int) -> tuple[OperatorPage, OperatorPage]:
             xp, grid, space, interpolation, padding, align
         ):
             if output_mask[0]:
-                share = _product(weights) * inside
+                share = product_of(weights) * inside
                 if loops is not None:
                     loops.add_to_planes(g, index, share, by_input.reshape(flat.shape))
                 else:
@@ -344,10 +362,10 @@ def _grid_sampler(dims: int) -> tuple[OperatorPage, OperatorPage]:
                 pull = xp.zeros(index.shape, x.dtype)
                 loops.add_pulls(flat, g, index, inside, pull)
             else:
-                pull = (_gathered(xp, flat, index, inside) * g).sum(axis=1)
+                pull = (gathered(xp, flat, index, inside) * g).sum(axis=1)
             for d in range(dims):
                 others = [*weights[:d], slopes[d], *weights[d + 1 :]]
-                by_grid = added_to(xp, by_grid, (..., dims - 1 - d), pull * _product(others))
+                by_grid = added_to(xp, by_grid, (..., dims - 1 - d), pull * product_of(others))
         return (
             by_input.reshape(input.shape) if output_mask[0] else None,
             by_grid.reshape(grid.shape),
