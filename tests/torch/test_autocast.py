@@ -249,3 +249,12 @@ def test_regions_of_devices_that_are_not_here_leave_others_alone(device):
         assert not torch.is_autocast_enabled("cpu")
         assert (x @ x).dtype is mq.float32
     assert not torch.is_autocast_enabled(device)
+
+
+def test_every_layer_of_an_lstm_gives_the_lower_dtype():
+    module = mq.nn.LSTM(4, 5, num_layers=2, bidirectional=True)
+    with torch.autocast("cpu", dtype=mq.bfloat16):
+        output, (hidden, cell) = module(mq.randn(3, 2, 4))
+    assert {t.dtype for t in (output, hidden, cell)} == {mq.bfloat16}
+    output.float().sum().backward()
+    assert module.weight_hh_l1.grad.dtype is mq.float32

@@ -126,15 +126,20 @@ def recur(
     """
     lasts: list[State] = []
     layers = len(weights) // directions
-    starts = _starts(cell, input, state, weights, batch_sizes)
+    # Asked once, as autocast gives later layers an input of another dtype than their weights.
+    whole = cell is _lstm_step and batch_sizes is None and takes(input, weights[0], state)
+    starts = _starts(state, whole)
     for layer in range(layers):
         outputs = []
         for direction in range(directions):
             place = layer * directions + direction
-            run = _over_time if batch_sizes is None else _over_packed
-            output, last = run(
-                cell, input, starts(place), weights[place], direction == 1, batch_sizes or ()
-            )
+            given = input, starts(place), weights[place], direction == 1
+            if whole:
+                output, last = _by_layer(*given)
+            elif batch_sizes is None:
+                output, last = _over_time(cell, *given)
+            else:
+                output, last = _over_packed(cell, *given, batch_sizes)
             outputs.append(output)
             lasts.append(last)
         input = outputs[0] if directions == 1 else aten.cat(outputs, -1)
@@ -143,15 +148,9 @@ def recur(
     return input, tuple(aten.stack(members) for members in zip(*lasts, strict=True))
 
 
-def _starts(
-    cell: Cell,
-    input: Tensor,
-    state: State,
-    weights: Sequence[Weights],
-    batch_sizes: Sequence[int] | None,
-) -> Callable[[int], State]:
+def _starts(state: State, whole: bool) -> Callable[[int], State]:
     """What gives each layer's first state: from all at once, but where layers are operators."""
-    if cell is _lstm_step and batch_sizes is None and takes(input, weights[0], state):
+    if whole:
         return lambda place: tuple([member[place] for member in state])
     each = [member.unbind(0) for member in state]
     return lambda place: tuple([members[place] for members in each])
@@ -163,10 +162,7 @@ def _over_time(
     state: State,
     weights: Weights,
     backwards: bool,
-    batch_sizes: Sequence[int],
 ) -> tuple[Tensor, State]:
-    if cell is _lstm_step and takes(input, weights, state):
-        return _by_layer(input, state, weights, backwards)
     gates = aten.linear(input, weights.ih, weights.bias_ih)
     if unwatched((gates, weights.hh, weights.bias_hh, weights.hr, *state)):
         sizes = [input.meta.shape[1]] * input.meta.shape[0]
