@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import gradcheck
 import numpy as np
 import pytest
@@ -65,3 +67,9 @@ def test_sums_of_real_signals_have_no_negative_zero(n: int) -> None:
     np.testing.assert_allclose(found, np.fft.fft(np.arange(n)), atol=1e-5)
     ahead, behind = found.imag[1 : (n + 1) // 2], found.imag[n // 2 + 1 :]
     assert ahead.tolist() == (-behind[::-1]).tolist()
+
+
+def test_a_scale_leaves_the_other_part_of_an_infinite_element() -> None:
+    found = mq.ops.aten.fft_ihfft(mq.tensor([[math.inf], [1.0]]), norm="ortho")
+    assert found.real.tolist() == [[math.inf], [1.0]]
+    assert found.imag.tolist() == [[0.0], [0.0]]

@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
+import numpy as np
+
 from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import fourier
 from maquette.aten.common.axes import wrap_existing_dim
@@ -107,8 +109,18 @@ def _scaled(x: Array, normalization: int, sizes: Sequence[int]) -> Array:
     """A transform's result by its scale, which is the result itself where there is none."""
     if normalization == PLAIN and x.size:
         return x
-    scaled: Array = x * x.real.dtype.type(_scale(normalization, sizes))
-    return scaled
+    factor = x.real.dtype.type(_scale(normalization, sizes))
+    if not isinstance(x, np.ndarray) or x.dtype.kind != "c":
+        scaled: Array = x * factor
+        return scaled
+    # Part by part: as a complex number the factor would make NaN of an infinity's other part.
+    if x.flags.c_contiguous and x.ndim:
+        halves = x.view(x.real.dtype) * factor
+        return halves.view(x.dtype)
+    parts = np.empty_like(x)
+    np.multiply(x.real, factor, out=parts.real)
+    np.multiply(x.imag, factor, out=parts.imag)
+    return parts
 
 
 @_fft_c2c.kernel
