@@ -11,8 +11,21 @@ Single = npt.NDArray[np.float32]
 Double = npt.NDArray[np.float64]
 
 
-def fused_single(a: Single, b: Single | np.float32 | float, c: Single | np.float32) -> Single:
-    """In single precision: the product of two floats is exact in a double."""
+# So many numbers are made double at once: a billion bytes of draws take no more than a megabyte.
+_AT_ONCE = 1 << 15
+
+
+def fused_single(a: Single, b: np.float32 | float, c: np.float32) -> Single:
+    """In single precision: the product of two floats is exact in a double.
+
+    a: contiguous; of many numbers the result takes its memory.
+    """
+    if a.size > _AT_ONCE:
+        numbers = a.reshape(-1)
+        for start in range(0, numbers.size, _AT_ONCE):
+            part = numbers[start : start + _AT_ONCE]
+            part[...] = fused_single(part, b, c)
+        return a
     product = a.astype(np.float64)
     product *= np.asarray(b, np.float32)
     product += c
