@@ -1,11 +1,14 @@
 """Plant defects in operators, check them, and count what is caught.
 
     python tools/planted_defects.py [--on torch] [--check ours|theirs] [--only NAME ...]
+                                    [--every N --start K]
 
 Every defect of `tests/opcheck/planted` is planted in an operator of its own and checked by our
 properties; so is the same operator without it, of which nothing may be found. With ``--on torch``
 the operators are PyTorch's and so is, beside ours, its own `opcheck`: how many each catches, and
-the time that each takes. The exit status is 1 where a defect is missed or a right operator flagged.
+the time that each takes. ``--every N --start K`` takes the defects K, K + N, K + 2 N ...: those of
+all K from 0 to N - 1 are all. Progress goes to stderr. The exit status is 1 where a defect is
+missed or a right operator flagged.
 """
 
 from __future__ import annotations
@@ -96,11 +99,10 @@ def apart(defect: Any, check: Any, planter: Any) -> Outcome:
         process.join()
 
 
-def chosen(names: Sequence[str], on: str) -> list[Any]:
+def chosen(names: Sequence[str], on: str, every: int = 1, start: int = 0) -> list[Any]:
     """The defects that are asked for and that the library has."""
-    return [
-        d for d in DEFECTS if (not names or any(n in d.name for n in names)) and d.only in ("", on)
-    ]
+    named = [d for d in DEFECTS if not names or any(n in d.name for n in names)]
+    return [d for d in named if d.only in ("", on)][start::every]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -108,15 +110,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--on", choices=("maquette", "torch"), default="maquette")
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="each Nth defect")
+    parser.add_argument("--start", type=int, default=0, metavar="K", help="from the Kth, K < N")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--check", choices=("ours", "theirs", "both"), default="both")
     parser.add_argument("--show", action="store_true", help="print what caught each")
     options = parser.parse_args(argv)
+    if not 0 <= options.start < options.every:
+        parser.error(f"expected 0 <= start < every, got {options.start} and {options.every}")
     planter = planted.for_torch if options.on == "torch" else planted.for_maquette
     checks = {"maquette's properties": ours} if options.check != "theirs" else {}
     if options.on == "torch" and options.check != "ours":
         checks["PyTorch's opcheck"] = theirs
-    defects = chosen(options.only, options.on)
+    defects = chosen(options.only, options.on, options.every, options.start)
     results: dict[str, list[Outcome]] = {}
     for title, check in checks.items():
         results[title] = []
@@ -125,6 +131,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         for d in defects:
             outcome = (apart if options.on == "torch" else examined)(d, check, planter)
             results[title].append(outcome)
+            if len(results[title]) % 25 == 0:
+                seconds = sum(o.seconds for o in results[title])
+                done = f"{len(results[title])} of {len(defects)} defects"
+                print(f"{title}: {done} in {seconds:.0f} s", file=sys.stderr, flush=True)
             if options.show:
                 print(f"{d.spec:5} {d.name}: {', '.join(outcome.caught) or 'MISSED'}", flush=True)
     code = 0
