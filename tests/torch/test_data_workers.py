@@ -63,8 +63,17 @@ def test_workers_that_stay_begin_again() -> None:
     loader = data.DataLoader(Counting(), batch_size=None, num_workers=1, persistent_workers=True)
     first, second = list(loader), list(loader)
     assert first == second == list(range(7))
-    assert loader._staying is not None
-    loader._staying.close()
+    assert loader._iterator is not None
+    loader._iterator.close()
+
+
+def test_programs_end_workers_that_stay_and_others_take_their_place() -> None:
+    loader = data.DataLoader(Counting(), batch_size=None, num_workers=1, persistent_workers=True)
+    assert loader._iterator is None
+    for _ in range(2):
+        assert list(loader) == list(range(7))
+        assert loader._iterator is not None
+        loader._iterator._shutdown_workers()
 
 
 def test_what_a_worker_raises_is_raised_with_its_traceback() -> None:
@@ -162,5 +171,5 @@ def test_an_epoch_that_was_left_does_not_disturb_the_next() -> None:
     loader = data.DataLoader(Squares(8), num_workers=2, persistent_workers=True)
     assert next(iter(loader))[0].item() == 0
     assert [square.item() for square, _ in loader] == [n * n for n in range(8)]
-    assert loader._staying is not None
-    loader._staying.close()
+    assert loader._iterator is not None
+    loader._iterator.close()

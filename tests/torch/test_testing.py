@@ -4,6 +4,7 @@ import pytest
 
 import maquette.torch as torch
 from maquette.torch.testing import FileCheck, make_tensor
+from maquette.torch.testing._internal.common_utils import TestCase
 
 
 @pytest.mark.parametrize(
@@ -125,3 +126,30 @@ def test_make_tensor_warns_of_one_value_and_refuses_ranges_beyond_the_dtype() ->
 def test_make_tensor_without_a_device_is_on_the_default_one() -> None:
     with torch.device("meta"):
         assert make_tensor(2, dtype=torch.float32, device=None).is_meta
+
+
+EQUAL = TestCase().assertEqual
+
+
+def test_a_test_case_compares_by_tolerances_inside_of_containers() -> None:
+    one = {"x": [torch.ones(2), float("nan")], "name": "a", "n": 3}
+    EQUAL(one, {"x": [torch.ones(2) + 1e-7, float("nan")], "name": "a", "n": 3})
+    EQUAL(torch.full((), 3), 3)
+    EQUAL(torch.zeros(2), torch.full((2,), 0.1), atol=0.2, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (torch.ones(2), torch.ones(2, dtype=torch.float64)),
+        ({"x": torch.ones(2)}, {"x": torch.zeros(2)}),
+        ([1, 2], [1]),
+        ({"x": 1}, {"y": 1}),
+        ("a", "b"),
+        (torch.tensor(1.0), 2),
+    ],
+    ids=["dtypes", "values", "lengths", "keys", "texts", "numbers"],
+)
+def test_a_test_case_refuses_what_differs(one: object, other: object) -> None:
+    with pytest.raises(AssertionError):
+        EQUAL(one, other)

@@ -97,7 +97,7 @@ class DataLoader:
             self.batch_sampler = BatchSampler(cast("Any", self.sampler), batch_size, drop_last)
         default = default_collate if self._auto_collation else default_convert
         self.collate_fn: Callable[..., object] = collate_fn or default
-        self._staying: Workers | None = None
+        self._iterator: Workers | None = None  # those that stay; programs end them by it
         self._told_length: int | None = None  # of an iterable data set, once it was asked for
         self._warn_of_many_workers()
         self._done_init = True
@@ -236,12 +236,12 @@ class DataLoader:
         seed = int(mq.empty((), dtype=int64).random_(generator=self.generator).item())
         if self.num_workers == 0:
             return Batches(self, map(self._fetcher(self.dataset), indices))
-        if self._staying is not None:
-            self._staying.begin_again()
-            return WorkersBatches(self, self._staying, indices)
+        if self._iterator is not None and not self._iterator.done.is_set():
+            self._iterator.begin_again()
+            return WorkersBatches(self, self._iterator, indices)
         workers = Workers(self, seed)
         if self.persistent_workers:
-            self._staying = workers
+            self._iterator = workers
             weakref.finalize(self, workers.close)
             return WorkersBatches(self, workers, indices)
         made = WorkersBatches(self, workers, indices)

@@ -255,6 +255,10 @@ class Workers:
         for tasks in self.tasks:
             tasks.put((None, None))
 
+    def _shutdown_workers(self) -> None:
+        """PyTorch's name of `close`, which programs call."""
+        self.close()
+
     def close(self) -> None:
         """End the processes; again is harmless."""
         if self.done.is_set():
