@@ -49,18 +49,19 @@ class TestCase(unittest.TestCase):
         self._compare(first, second, msg, rules)
 
     def _compare(self, first: Any, second: Any, msg: Any, rules: dict[str, Any]) -> None:
+        same = super().assertEqual
         if isinstance(first, Mapping) and isinstance(second, Mapping):
-            super().assertEqual(set(first), set(second), msg)
+            same(set(first), set(second), msg)
             for key in first:
                 self._compare(first[key], second[key], msg, rules)
         elif _is_sequence(first) and _is_sequence(second):
-            super().assertEqual(len(first), len(second), msg)
+            same(len(first), len(second), msg)
             for one, other in zip(first, second, strict=True):
                 self._compare(one, other, msg, rules)
         elif _is_numeric(first) and _is_numeric(second):
             assert_close(*_alike(first, second), **rules, msg=msg)
         else:
-            super().assertEqual(first, second, msg)
+            same(first, second, msg)
 
 
 def _is_sequence(value: Any) -> bool:
