@@ -17,7 +17,9 @@ from maquette.core.layout import strided
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import get_default_dtype
 from maquette.dispatch.abstract import disabled_torch_dispatch
+from maquette.dispatch.keysets import DispatchKeySet
 from maquette.dispatch.torch_function import DisableTorchFunctionSubclass
+from maquette.tensor.asked_geometry import ask_for_geometry
 from maquette.tensor.keys import keys_for
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor, alias, of_class, wrap
@@ -39,13 +41,14 @@ def make_wrapper_subclass(
     dispatch_sizes_strides_policy: str | None = None,
     dispatch_device: bool = False,
     dispatch_layout: bool = False,
+    _extra_dispatch_keys: DispatchKeySet | None = None,
     **options: object,
 ) -> T:
     """A tensor of ``cls`` with these sizes and no data; it requires grad as a leaf if asked.
 
-    strides: contiguous ones if None. The dispatch_ arguments and options, which in PyTorch choose
-    who is asked for sizes, strides and the device, change
-    nothing. Raises TypeError for a class without ``__torch_dispatch__``.
+    strides: contiguous ones if None. dispatch_sizes_strides_policy ("strides" or "sizes"),
+    dispatch_device, dispatch_layout: have the class's handler asked for them when they are read.
+    Raises TypeError for a class without ``__torch_dispatch__``.
     """
     handler = getattr(cls.__torch_dispatch__, "__func__", cls.__torch_dispatch__)
     if handler is disabled_torch_dispatch:
@@ -55,8 +58,13 @@ def make_wrapper_subclass(
     kind = get_default_dtype() if dtype is None else dtype
     offset = 0 if storage_offset is None else storage_offset
     meta = TensorMeta.of(kind, tuple(size), steps, offset, where, layout)
-    plain = wrap(meta, UntypedStorage(meta.storage_bytes, where), None, keys_for(meta))
-    return _requiring_grad(cast(T, of_class(plain, cls)), requires_grad)
+    keys = keys_for(meta)
+    if _extra_dispatch_keys is not None:
+        keys |= _extra_dispatch_keys.raw_repr()
+    plain = wrap(meta, UntypedStorage(meta.storage_bytes, where), None, keys)
+    made = _requiring_grad(cast(T, of_class(plain, cls)), requires_grad)
+    ask_for_geometry(made, dispatch_sizes_strides_policy, dispatch_device, dispatch_layout)
+    return made
 
 
 def _requiring_grad(made: T, asked: bool) -> T:
@@ -70,11 +78,25 @@ def _device(given: Device | str | None) -> Device:
     return canonical(given if isinstance(given, Device) else Device(given or "cpu"))
 
 
-def make_subclass(cls: type[T], data: Tensor, require_grad: bool = False, **options: object) -> T:
-    """The memory of ``data`` as a tensor of ``cls``: a leaf, with a version of its own."""
+def make_subclass(
+    cls: type[T],
+    data: Tensor,
+    require_grad: bool = False,
+    *,
+    dispatch_sizes_strides_policy: str | None = None,
+    dispatch_device: bool = False,
+    dispatch_layout: bool = False,
+    **options: object,
+) -> T:
+    """The memory of ``data`` as a tensor of ``cls``: a leaf, with a version of its own.
+
+    The dispatch_ arguments are those of `make_wrapper_subclass`.
+    """
     plain = alias(data)
     plain._vc = None
-    return _requiring_grad(cast(T, of_class(plain, cls)), require_grad)
+    made = _requiring_grad(cast(T, of_class(plain, cls)), require_grad)
+    ask_for_geometry(made, dispatch_sizes_strides_policy, dispatch_device, dispatch_layout)
+    return made
 
 
 Tensor._make_wrapper_subclass = staticmethod(make_wrapper_subclass)  # type: ignore[attr-defined]  # PyTorch's names

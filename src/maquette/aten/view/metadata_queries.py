@@ -5,6 +5,7 @@ Programs ask the tensor itself; handlers and graphs that hold an operator ask by
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,9 @@ _QUERIES: dict[str, tuple[str, Callable[[Any], Any], str]] = {
 for _name, (_kind, _ask, _text) in _QUERIES.items():
     define(f"aten::{_name}(Tensor self) -> {_kind}").composite(_ask)
     describe(_name, _text)
+
+for _name, _kind in (("device", "Device"), ("layout", "Layout")):
+    define(f"prim::{_name}(Tensor a) -> {_kind}").composite(operator.attrgetter(f"meta.{_name}"))
 
 define(
     "aten::is_contiguous.memory_format(Tensor self, MemoryFormat memory_format) -> bool"
