@@ -203,12 +203,12 @@ def _is_contiguous(self: Tensor, memory_format: MemoryFormat | None = None) -> A
     return Tensor.is_contiguous(self, memory_format) if found is None else found
 
 
-def _device(self: Tensor) -> Any:
+def _told_device(self: Tensor) -> Any:
     found = _answer(self, "prim::device") if _asks(self, "device") else None
     return Tensor.device.__get__(self) if found is None else found
 
 
-def _layout(self: Tensor) -> Any:
+def _told_layout(self: Tensor) -> Any:
     found = _answer(self, "prim::layout") if _asks(self, "layout") else None
     return Tensor.layout.__get__(self) if found is None else found
 
@@ -223,8 +223,8 @@ _MEMBERS: dict[str, Any] = {
     "storage_offset": _storage_offset,
     "data_ptr": _data_ptr,
     "is_contiguous": _is_contiguous,
-    "device": property(_device),
-    "layout": property(_layout),
+    "device": property(_told_device),
+    "layout": property(_told_layout),
 }
 for _name, _member in _MEMBERS.items():
     if not isinstance(_member, property):
