@@ -35,6 +35,7 @@ CALLS: dict[str, tuple[mq.dtype, Callable[[mq.dtype], object]]] = {
     "unfold": (INT, lambda kind: F.unfold(image(kind), 2)),
     "fold": (INT, lambda kind: F.fold(ones(1, 4, 1)(kind), (2, 2), 2)),
     "conv_transpose": (INT, lambda kind: F.conv_transpose2d(image(kind), image(kind))),
+    "conv2d": (INT, lambda kind: F.conv2d(ones(1, 1, 3, 3)(kind), image(kind), dilation=2)),
     "max_pool1d": (INT, lambda kind: F.max_pool1d(square(kind), 1)),
     "avg_pool3d": (HALF, lambda kind: F.avg_pool3d(volume(kind), 1)),
     "interpolate": (

@@ -55,6 +55,9 @@ def _cast(input: Tensor, dtype: DType | None) -> Tensor:
     return input if dtype is None or dtype is input.dtype else cast(Tensor, input.to(dtype))
 
 
+_OF_ORDERED = ("amax", "amin", "argmax", "argmin", "logaddexp", "logsumexp")
+
+
 def _lowest(kind: DType) -> float:
     if kind is bool_:
         return False
@@ -73,6 +76,8 @@ def _reduction_identity(name: str, input: Tensor, *args: float) -> Tensor | None
     None where that depends on the input, as of a mean; a norm's order may follow.
     """
     name, kind = name.rpartition(".")[2], input.dtype
+    if kind is bool_ and name in _OF_ORDERED:
+        raise NotImplementedError(f"identity of {name} on {kind} input")
     least = _lowest(kind)
     values = {
         **dict.fromkeys(("sum", "cumsum"), 0.0),

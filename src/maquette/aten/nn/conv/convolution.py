@@ -279,8 +279,11 @@ def convolution_shape(
     check_not_implemented(
         input.dtype is not bool_, lambda: "\"slow_conv2d_cpu\" not implemented for 'Bool'"
     )
-    if transposed and input.dtype is not int64 and not is_true(input.numel == 0):
-        check_no_integers(f"slow_conv_transpose{max(dims, 2)}d_out_cpu", input.dtype)
+    if input.dtype is not int64 and not is_true(input.numel == 0):
+        if transposed:
+            check_no_integers(f"slow_conv_transpose{max(dims, 2)}d_out_cpu", input.dtype)
+        elif any(is_true(d != 1) for d in dilation):
+            check_no_integers("slow_conv_dilated<>", input.dtype)
     geometry = _expanded_geometry(dims, stride, padding, dilation)
     places, size = input.shape[2:], weight.shape[2:]
     if transposed:
