@@ -118,3 +118,10 @@ def test_operators_of_each_family_are_listed() -> None:
 
     assert mq.ops.aten.sin in unary.NATIVE_UNARY_FNS
     assert mq.ops.aten.add_ in binary.NATIVE_INPLACE_BINARY_FNS
+
+
+def test_masked_running_sums_of_integers_keep_their_dtype() -> None:
+    kept = torch.tensor([True, False])
+    assert torch.masked.cumsum(torch.ones(2, dtype=torch.int32), 0, mask=kept).dtype is torch.int32
+    with pytest.raises(NotImplementedError, match="identity of amax on"):
+        torch.masked.amax(torch.ones(2, dtype=torch.bool), 0, mask=kept)

@@ -345,13 +345,15 @@ def var(
 
 
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Mask = None) -> Tensor:
-    """Running sums of what is kept."""
-    return cast(Tensor, mq.cumsum(_kept(input, mask, "cumsum"), dim, dtype=dtype))
+    """Running sums of what is kept; of integers in their own dtype, not int64."""
+    kept = _kept(input, mask, "cumsum")
+    return cast(Tensor, mq.cumsum(kept, dim, dtype=dtype or input.dtype))
 
 
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Mask = None) -> Tensor:
-    """Running products of what is kept."""
-    return cast(Tensor, mq.cumprod(_kept(input, mask, "cumprod"), dim, dtype=dtype))
+    """Running products of what is kept; of integers in their own dtype, not int64."""
+    kept = _kept(input, mask, "cumprod")
+    return cast(Tensor, mq.cumprod(kept, dim, dtype=dtype or input.dtype))
 
 
 def softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Mask = None) -> Tensor:
