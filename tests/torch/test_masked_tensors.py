@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 import maquette as mq
+import maquette.torch as torch
 from maquette.torch.masked_tensors import (
     MaskedTensor,
     as_masked_tensor,
