@@ -10,7 +10,10 @@ import pytest
 from gradcheck import check_gradients
 
 import maquette as mq
+from maquette.aten.random.distributions import normal
 from maquette.aten.random.random_factories import fork_rng
+from maquette.aten.random.random_fills import PART
+from maquette.tensor.generator import stream_of
 
 
 def test_T53_the_same_seed_draws_the_same() -> None:
@@ -237,3 +240,23 @@ def test_each_element_of_an_output_has_its_own_probability() -> None:
     out = mq.empty(3, 2).t()
     mq.bernoulli(chances, out=out)
     assert out.tolist() == chances.tolist()
+
+
+@pytest.mark.parametrize("dtype", [mq.float32, mq.float64, mq.bfloat16], ids=str)
+@pytest.mark.parametrize("rest", [0, 5, 16, 21])
+def test_large_tensors_are_drawn_in_parts_as_in_one(dtype: mq.dtype, rest: int) -> None:
+    count = 2 * PART + rest
+    mq.manual_seed(1)
+    in_parts = mq.empty(count, dtype=dtype).normal_(2.0, 0.5)
+    mq.manual_seed(1)
+    whole = normal(stream_of(None), count, 2.0, 0.5, dtype)
+    assert in_parts.tolist() == mq.tensor(whole.tolist(), dtype=dtype).tolist()
+
+
+def test_the_stream_goes_on_after_parts_as_after_one() -> None:
+    mq.manual_seed(1)
+    mq.empty(2 * PART + 3, dtype=mq.float64).uniform_()
+    after = mq.get_rng_state()
+    mq.manual_seed(1)
+    stream_of(None).doubles(2 * PART + 3)
+    assert mq.equal(mq.get_rng_state(), after)

@@ -17,10 +17,12 @@ from maquette.aten.common.tensor_options import cast, new_meta
 from maquette.aten.factory.factories import OPTIONS, like_meta, resized
 from maquette.aten.random.distributions import empty_alike, permutation
 from maquette.aten.random.random_fills import (
+    PART,
     Check,
     check_bounds,
     check_normal,
     check_uniform,
+    fill_drawn,
     normal_into,
     uniform_into,
     whole_digits,
@@ -115,6 +117,9 @@ def fill_factory(page: OperatorPage, name: str, trailing: int, checks: Check, dr
         assert isinstance(size, tuple)
         stream = stream_of(params[-5] if trailing == 5 else None)  # type: ignore[arg-type]  # by the schema
         made = np.empty(size, kind.numpy)
+        if made.size >= PART:
+            fill_drawn(xp, stream, made, draw, before)
+            return made
         drawn = draw(stream, made, *before)
         if drawn.shape == size and drawn.dtype == made.dtype:
             return drawn
@@ -142,7 +147,7 @@ def fill_factory_out(page: OperatorPage, trailing: int, checks: Check, draw: Dra
         assert is_array(out)
         before = params[:-trailing][:-1]
         stream = stream_of(params[-2] if trailing == 2 else None)  # type: ignore[arg-type]  # by the schema
-        write_drawn(xp, out, draw(stream, out, *before))
+        fill_drawn(xp, stream, out, draw, before)
 
 
 _factory(
@@ -276,7 +281,7 @@ def _like_from(
         assert isinstance(kind, DType)
         made = empty_alike(self, kind.numpy, params[-1])
         stream = stream_of(params[-6] if generator else None)  # type: ignore[arg-type]  # by the schema
-        write_drawn(xp, made, draw(stream, made, *params[:last]))
+        fill_drawn(xp, stream, made, draw, params[:last])
         return made
 
 
