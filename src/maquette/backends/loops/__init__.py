@@ -128,12 +128,13 @@ from maquette.backends.loops.samplers import (
 )
 from maquette.backends.loops.samples import (
     add_pulls,
-    add_samples,
     add_to_planes,
+    corners,
     distances_between,
     pair_distances,
     pair_gradients,
     pulls_between,
+    samples,
 )
 from maquette.backends.loops.scatters import add_slices_of_halves, combine_along, combine_rows
 from maquette.backends.loops.smooth import (
@@ -181,8 +182,9 @@ __all__ = [
     "column_moments",
     "scaled_columns",
     "add_pulls",
-    "add_samples",
     "add_scaled",
+    "corners",
+    "samples",
     "add_to_planes",
     "binomial_counts",
     "class_losses",
