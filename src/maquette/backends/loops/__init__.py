@@ -40,6 +40,12 @@ from maquette.backends.loops.conversions import (
     looked_up,
     whole_numbers,
 )
+from maquette.backends.loops.distances import (
+    distances_between,
+    pair_distances,
+    pair_gradients,
+    pulls_between,
+)
 from maquette.backends.loops.elementwise import (
     adam_step,
     erf,
@@ -51,6 +57,12 @@ from maquette.backends.loops.elementwise import (
 )
 from maquette.backends.loops.error_function import erf_of_doubles, erfc
 from maquette.backends.loops.halves import computed_on_halves
+from maquette.backends.loops.images.points import (
+    add_pulls,
+    add_to_planes,
+    corners,
+    sampled,
+)
 from maquette.backends.loops.lapack import for_each
 from maquette.backends.loops.lines import (
     row_products,
@@ -126,16 +138,6 @@ from maquette.backends.loops.samplers import (
     poisson_counts,
     uniform_doubles,
 )
-from maquette.backends.loops.samples import (
-    add_pulls,
-    add_to_planes,
-    corners,
-    distances_between,
-    pair_distances,
-    pair_gradients,
-    pulls_between,
-    samples,
-)
 from maquette.backends.loops.scatters import add_slices_of_halves, combine_along, combine_rows
 from maquette.backends.loops.smooth import (
     elu,
@@ -184,7 +186,7 @@ __all__ = [
     "add_pulls",
     "add_scaled",
     "corners",
-    "samples",
+    "sampled",
     "add_to_planes",
     "binomial_counts",
     "class_losses",

@@ -301,7 +301,7 @@ def _grid_sampler(dims: int) -> tuple[OperatorPage, OperatorPage]:
         loops = _loops_for(xp, x, grid)
         if loops is not None:
             where = _corners_by_loop(loops, grid, space, *options, bends=False)[:3]
-            found: Array = loops.samples(flat, *where)
+            found: Array = loops.sampled(flat, *where)
             return found.reshape(*x.shape[:2], *grid.shape[1:-1])
         out = xp.zeros((*x.shape[:2], prod(grid.shape[1:-1])), x.dtype)
         for index, inside, weight, _ in _corners(xp, grid, space, *options):

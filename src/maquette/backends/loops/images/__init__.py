@@ -1,0 +1,1 @@
+"""Loops over images that are read where points lie."""
