@@ -541,7 +541,7 @@ def _moved(module: str, name: str) -> object:
 # How PyTorch's names of tests begin that are called after a function's module, and what ours have
 # in the place of it, the first that is there; what follows is the function's name in both.
 _MODULES_IN_NAMES = (
-    (r"torch_distributed_distributed_c10d_", ("torch_face_later_",)),
+    (r"torch_distributed_distributed_c10d_", ("torch_distributed_collectives_",)),
     (r"torch_nn_functional_", ("nn_functional_",)),
     (r"torch_nn_init_", ("nn_init_",)),
     (r"torch__C__nn_", ("nn_functional_", "")),
