@@ -47,3 +47,12 @@ def test_a_distributed_sampler_deals_out_all_places():
     assert len(sampler) == len(list(sampler)) == 3
     with pytest.raises(ValueError, match="init_process_group"):
         torch.utils.data.DistributedSampler(data)
+
+
+def test_a_fork_out_of_a_script_is_a_call():
+    future = torch.jit.fork(lambda a, b: a + b, 2, b=5)
+    assert torch.jit.wait(future) == 7
+
+
+def test_an_absent_module_is_not_available():
+    assert torch.distributed.rpc.is_available() is False

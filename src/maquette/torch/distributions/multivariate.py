@@ -36,6 +36,9 @@ def tril_of_precision(precision: Tensor) -> Tensor:
     return mq.linalg_solve_triangular(upper, one, upper=False)
 
 
+_precision_to_scale_tril = tril_of_precision  # PyTorch's name, which libraries import
+
+
 def _log_diagonal(factor: Tensor) -> Tensor:
     return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 

@@ -38,6 +38,7 @@ ADVICE = {
     "distributed._functional_collectives": _ONE_PROCESS,
     "distributed._tensor": _ONE_PROCESS,
     "distributed.algorithms": _ONE_PROCESS,
+    "distributed.autograd": _ONE_PROCESS,
     "distributed.checkpoint": _ONE_PROCESS,
     "distributed.constants": _ONE_PROCESS,
     "distributed.device_mesh": _ONE_PROCESS,
@@ -120,11 +121,18 @@ class _Module(ModuleType):
         place = self.__name__.replace(_FACE, "torch.")
         if name.startswith("__") or f"{place}.{name}" in _ASKED:
             raise AttributeError(f"module '{place}' has no attribute '{name}'")
+        if name == "is_available":
+            return _unavailable
         if name in _SUBMODULES:
             return importlib.import_module(f"{self.__name__}.{name}")
         found = Absent.named(place, name, str(advice_for(place[6:])))
         setattr(self, name, found)
         return found
+
+
+def _unavailable() -> bool:
+    """False: what the module has is absent."""
+    return False
 
 
 # Submodules that programs reach as attributes, ``torch.ao.quantization.fx``.

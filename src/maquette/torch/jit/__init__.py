@@ -13,6 +13,7 @@ from typing import TypeVar
 from maquette.nn.base import Module
 from maquette.torch.face.forwarding import forward
 from maquette.torch.face.later import functions_for_later
+from maquette.torch.helpers.futures import Future
 
 F = TypeVar("F")
 Final = typing.Final
@@ -87,6 +88,18 @@ def Attribute(value: F, type: object) -> F:
     return value
 
 
+def fork(func: Callable[..., F], *args: object, **kwargs: object) -> Future[F]:
+    """A future of what ``func`` gives: it is called at once, as PyTorch does out of a script."""
+    future: Future[F] = Future()
+    future.set_result(func(*args, **kwargs))
+    return future
+
+
+def wait(future: Future[F]) -> F:
+    """What a future of `fork` holds."""
+    return future.wait()
+
+
 class ScriptModule(Module):
     """The class of compiled modules, of which there are none: to be asked after only."""
 
@@ -112,8 +125,6 @@ _LATER = functions_for_later(
                 "_get_trace_graph",
                 "freeze",
                 "optimize_for_inference",
-                "fork",
-                "wait",
             ),
             _PYTHON,
         ),
