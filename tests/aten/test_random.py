@@ -260,3 +260,10 @@ def test_the_stream_goes_on_after_parts_as_after_one() -> None:
     mq.manual_seed(1)
     stream_of(None).doubles(2 * PART + 3)
     assert mq.equal(mq.get_rng_state(), after)
+
+
+def test_short_and_long_draws_are_of_one_stream() -> None:
+    mq.manual_seed(5)
+    whole = mq.rand(10_016)
+    mq.manual_seed(5)
+    assert mq.equal(mq.cat([mq.rand(16), mq.rand(10_000)]), whole)

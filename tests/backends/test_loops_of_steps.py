@@ -129,3 +129,26 @@ def test_small_losses_of_classes_are_the_same_beside_loops(
     for how in ("mean", "sum"):
         run = lambda how=how: F.nll_loss(logs, classes, reduction=how)  # noqa: E731
         same(run(), plainly(run))
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("width", [10, 33, 100])
+def test_extremes_of_rows_are_the_plain_ones(width: int, kind: mq.dtype, plainly: Plainly) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(1_000, width, dtype=kind)
+    x[3, 2], x[4, 1], x[5], x[6] = torch.nan, -torch.inf, torch.inf, -1e-40
+    x[7, 1] = -torch.tensor(torch.nan, dtype=kind)
+    for t in (x, x.t().contiguous().t(), x.reshape(10, 100, width).transpose(0, 1)):
+        for name in ("amax", "amin"):
+            run = lambda t=t, name=name: getattr(t, name)(-1)  # noqa: E731
+            for a, b in zip(arrays(run()), arrays(plainly(run)), strict=True):
+                np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("count", [31, 32, 500, 5_000])
+def test_random_orders_are_the_same_beside_loops(count: int, plainly: Plainly) -> None:
+    def run() -> object:
+        torch.manual_seed(7)
+        return torch.randperm(count)
+
+    same(run(), plainly(run))

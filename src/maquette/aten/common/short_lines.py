@@ -12,9 +12,11 @@ from types import ModuleType
 
 import numpy as np
 
-from maquette.aten.common.large_arrays import SMALL, Array, rows_along
+from maquette.aten.common.large_arrays import SMALL, Array, loops_of_floats, rows_along
 
 _SHORT = 64  # elements from which a line of its own is as good
+_LONG = 512  # up to which a compiled loop is faster (rows of 100: 0.54 to 0.18 ms)
+_EXTREMES = ("maximum", "minimum")
 _BESIDE = 256  # lines from which NumPy's comparing of rows is as good
 _FEW = 8  # elements of a line that are compared one after another to find a position
 
@@ -29,6 +31,11 @@ def folded(xp: ModuleType, name: str, x: Array, axes: tuple[int, ...]) -> Array 
     rows = rows_along(x, axes)
     if rows is None:
         return _folded_across(getattr(np, name), x, axes)
+    loops = loops_of_floats(xp, x) if _FEW < rows.shape[-1] <= _LONG and name in _EXTREMES else None
+    if loops is not None:
+        lines = rows.reshape(-1, rows.shape[-1])
+        extremes: Array = loops.row_extremes(lines, largest=name == "maximum")
+        return extremes.reshape(rows.shape[:-1])
     if not 1 < rows.shape[-1] <= _SHORT:
         return None
     ufunc, flat, size = getattr(np, name), rows.reshape(-1), rows.shape[-1]

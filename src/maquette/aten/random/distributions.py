@@ -145,10 +145,17 @@ def truths_of(stream: MersenneStream, p: Array) -> Array:
     return stream.floats(p.size) < p.astype(np.float32)
 
 
+_FEW_PLACES = 32  # places that Python shuffles as soon as a loop is called
+
+
 def permutation(stream: MersenneStream, n: int) -> Array:
     """The numbers below ``n`` in random order: each place swaps with one that is not yet done."""
     words = stream.words(max(n - 1, 0))
-    loops = backend_for(np).loops if SMALL <= n < 2**31 else None
+    backend = backend_for(np)
+    if n < _FEW_PLACES or n >= 2**31:
+        loops = None
+    else:
+        loops = backend.loops if n >= SMALL else backend.loops_if_worth(n / 15)
     if loops is not None:
         swapped: Array = loops.swapped_in_turn(words, n)
         return swapped

@@ -65,6 +65,7 @@ from maquette.backends.loops.images.points import (
 )
 from maquette.backends.loops.lapack import for_each
 from maquette.backends.loops.lines import (
+    row_extremes,
     row_products,
     row_spread,
     row_sums_of_numbers,
@@ -281,6 +282,7 @@ __all__ = [
     "normal_blocks",
     "resampled",
     "resampled_back",
+    "row_extremes",
     "row_gradients",
     "row_moments",
     "row_norm",

@@ -235,3 +235,39 @@ def running_sums(x: Array, axis: int, kind: np.dtype[Any]) -> Array:
 def running_products(x: Array, axis: int, kind: np.dtype[Any]) -> Array:
     """The products of the elements so far along an axis, taken in a wider type."""
     return _running(_running_row_products, _running_products_across, x, axis, kind.type(1))
+
+
+# --- extremes ------------------------------------------------------------------------------
+
+# Bits of floats in the order of whole numbers: below zero, all but the sign turned over. For the
+# least of a row all bits are turned over once more (`turned`).
+
+
+@compiled
+def _row_extremes(bits: Array, magnitude: Any, infinity: Any, turned: Any, out: Array) -> None:
+    kind = bits.dtype.type
+    sign = kind(8 * bits.itemsize - 1)
+    for r in range(bits.shape[0]):
+        row = bits[r]
+        best, largest = kind(~magnitude), kind(0)
+        for i in range(row.size):
+            b = row[i]
+            key = kind(kind(b ^ kind(kind(b >> sign) & magnitude)) ^ turned)
+            best = key if key > best else best
+            size = kind(b & magnitude)
+            largest = size if size > largest else largest
+        best = kind(best ^ turned)
+        best = kind(best ^ kind(kind(best >> sign) & magnitude))
+        out[r] = largest if largest > infinity else best  # NaN is larger than infinity
+
+
+def row_extremes(rows: Array, *, largest: bool) -> Array:
+    """The largest or smallest of each row of a row-major matrix of floats; NaN wins.
+
+    A negative zero is less than a positive one.
+    """
+    out, kind = np.empty(len(rows), rows.dtype), np.dtype(f"i{rows.itemsize}").type
+    magnitude, infinity = np.iinfo(kind).max, np.array(np.inf, rows.dtype).view(kind)[()]
+    turned = kind(0 if largest else -1)
+    _row_extremes(rows.view(kind), kind(magnitude), infinity, turned, out.view(kind))
+    return out
