@@ -7,8 +7,10 @@ import io
 import mmap
 import pickle
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -265,3 +267,14 @@ def test_a_saved_storage_is_a_record(tmp_path: Path) -> None:
 def test_a_call_as_text_shows_no_elements() -> None:
     text = torch._utils.render_call(torch.sum, [mq.ones(100)], {"dim": 0})
     assert text == "torch.sum(tensor([...], size=(100,)), dim=0)"
+
+
+def test_slots_are_copied_of_classes_that_say_they_are_in_torch(
+    installed: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside = ModuleType("torch.testing._internal.beside")
+    monkeypatch.setitem(sys.modules, beside.__name__, beside)
+    kind = type("Beside", (torch.Tensor,), {"__slots__": ["inner"], "__module__": beside.__name__})
+    given = torch.ones(2).as_subclass(kind)
+    given.inner = "kept"
+    assert copy.deepcopy(given).inner == "kept"

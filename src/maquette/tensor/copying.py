@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import copyreg
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -170,7 +171,10 @@ def shallow_copy(self: Tensor) -> Tensor:
     return made
 
 
-_OURS = ("maquette", "torch")  # where our classes say they are, the second under `install`
+def _is_ours(kind: type) -> bool:
+    """Whether a class is maquette's own; under `install` they say torch, as others may."""
+    place = getattr(sys.modules.get(kind.__module__), "__name__", kind.__module__)
+    return place == "torch" or place.partition(".")[0] == "maquette"
 
 
 def slots_of(t: Tensor) -> dict[str, object]:
@@ -178,7 +182,7 @@ def slots_of(t: Tensor) -> dict[str, object]:
     kind = type(t)
     if kind is Tensor or kind is Parameter:
         return {}
-    own = (c for c in kind.__mro__ if c.__module__.partition(".")[0] not in _OURS)
+    own = (c for c in kind.__mro__ if not _is_ours(c))
     names = (name for c in own if "__slots__" in vars(c) for name in copyreg._slotnames(c))  # type: ignore[attr-defined]  # typeshed lacks it
     ours = {*copyreg._slotnames(Tensor)}  # type: ignore[attr-defined]
     return {name: getattr(t, name) for name in names if name not in ours and hasattr(t, name)}
