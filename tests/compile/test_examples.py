@@ -1,7 +1,6 @@
 """The example models at tiny sizes: forward and three AdamW steps on XLA equal NumPy's to 1e-5."""
 
 import importlib.util
-import sys
 from dataclasses import replace
 
 import models
@@ -18,13 +17,11 @@ needs_jax = pytest.mark.skipif(
 
 @pytest.fixture(autouse=True)
 def torch_is_maquette():
-    finders, before = list(sys.meta_path), set(sys.modules)
+    was = torch.face.installing.is_installed()
     torch.install()
     yield
-    sys.meta_path[:] = finders
-    for name in set(sys.modules) - before:
-        if name == "torch" or name.startswith("torch."):
-            del sys.modules[name]
+    if not was:
+        torch.uninstall()
 
 
 def pair(case):

@@ -67,12 +67,12 @@ def test_old_names_warn() -> None:
 
 # Of PyTorch's modules, or kept for programs that set or override them.
 _OF_PYTORCH = frozenset(
-    "_apply _backward_hooks _backward_pre_hooks _buffers _forward_hooks "
+    "_apply _backward_hooks _backward_pre_hooks _buffers _call_impl _forward_hooks "
     "_forward_hooks_always_called _forward_hooks_with_kwargs _forward_pre_hooks "
     "_forward_pre_hooks_with_kwargs _get_name _is_full_backward_hook _load_from_state_dict "
     "_load_state_dict_post_hooks _load_state_dict_pre_hooks _modules _named_members "
     "_non_persistent_buffers_set _parameters _register_load_state_dict_pre_hook "
-    "_register_state_dict_hook _replicate_for_data_parallel _save_to_state_dict "
+    "_register_state_dict_hook _replicate_for_data_parallel _save_to_state_dict _slow_forward "
     "_state_dict_hooks _state_dict_pre_hooks _version".split()
 )
 

@@ -119,3 +119,18 @@ def test_naming_classes_does_not_import_layers() -> None:
     program = "import sys, maquette.torch as t; t.install(); print('maquette.nn' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ran.stdout == "False\n"
+
+
+def test_transformed_distributions_expand_under_install(installed: ModuleType) -> None:
+    importlib.import_module("torch.distributions")
+    wide = torch.distributions.Gumbel(0.0, torch.ones(2)).expand((3, 2))
+    assert wide.sample().shape == (3, 2)
+
+
+def test_a_programs_transformed_distribution_expands_itself(installed: ModuleType) -> None:
+    class Own(torch.distributions.LogNormal):
+        def __init__(self) -> None:
+            super().__init__(0.0, 1.0)
+
+    with pytest.raises(NotImplementedError, match=r"must also define a custom .expand\(\)"):
+        torch.distributions.TransformedDistribution.expand(Own(), (3,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from maquette.api import functions as mq
 from maquette.autograd import no_grad
@@ -42,6 +42,12 @@ class TransformedDistribution(Distribution):
 
     arg_constraints: Any = {}
     transforms: list[Any]
+    _mq_ours: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # Asked now: under `install` ours say later that they are in torch, as others may.
+        cls._mq_ours = cls.__module__.startswith(f"{_HERE}.")
 
     def __init__(
         self,
@@ -78,12 +84,11 @@ class TransformedDistribution(Distribution):
         """The distribution with its base expanded."""
         made: Any = _instance
         if made is None:
-            # A user's class has parameters of its own.
-            known = type(self).__module__.startswith(f"{_HERE}.")
             kind = type(self)
-            made = (
-                kind.__new__(kind) if known else self._get_checked_instance(TransformedDistribution)
-            )
+            if kind._mq_ours:
+                made = kind.__new__(kind)
+            else:  # a program's class has parameters of its own
+                made = self._get_checked_instance(TransformedDistribution)
         made._validate_args = self._validate_args
         made.transforms = self.transforms
         shape = Size((*batch_shape, *self.event_shape))
