@@ -409,8 +409,8 @@ _validate_indices = define(
 )
 
 
-@_validate_indices.composite
-def _validate_indices_composite(
+@_validate_indices.explicit
+def _validate_indices_parts(
     is_crow: bool, compressed_idx: Tensor, plain_idx: Tensor, cdim: int, dim: int, nnz: int
 ) -> None:
     """RuntimeError unless these are offsets of ``cdim`` rows, and places below ``dim``."""
