@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
-from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
 from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.pr_curve.plugin_data_pb2 import PrCurvePluginData
 
-from maquette.torch.utils.tensorboard.summary import array, of_plugin, summary_of
+from maquette.torch.utils.tensorboard.summary import array, of_plugin, shape_of, summary_of
 
 # The page that draws them takes no more.
 _MOST_THRESHOLDS = 127
@@ -66,27 +65,23 @@ def pr_curve_raw(
 
 def _pr_summary(tag: str, rows: npt.NDArray[Any], thresholds: int) -> Summary:
     content = PrCurvePluginData(version=0, num_thresholds=thresholds).SerializeToString()
-    plugin = SummaryMetadata.PluginData(plugin_name="pr_curves", content=content)
-    dims = [TensorShapeProto.Dim(size=size) for size in rows.shape]
     proto = TensorProto(
         dtype="DT_FLOAT",
         float_val=rows.reshape(-1).tolist(),
-        tensor_shape=TensorShapeProto(dim=dims),
+        tensor_shape=shape_of(rows.shape),
     )
-    return summary_of(tag=tag, tensor=proto, metadata=SummaryMetadata(plugin_data=plugin))
+    return summary_of(tag=tag, tensor=proto, metadata=of_plugin("pr_curves", content))
 
 
 # --- layouts -------------------------------------------------------------------------
 
 
-def multiline_chart(tags: Sequence[str], category: str, title: str) -> layout_pb2.Category:
-    """Several figures in one chart."""
-    return layout_pb2.Category(title=category, chart=[_chart(title, "Multiline", tags)])
+def chart(kind: str, tags: Sequence[str], category: str, title: str) -> layout_pb2.Category:
+    """One chart: several figures ("Multiline"), or one between two others ("Margin").
 
-
-def margin_chart(tags: Sequence[str], category: str, title: str) -> layout_pb2.Category:
-    """A figure between two others; ValueError for another number of tags."""
-    return layout_pb2.Category(title=category, chart=[_chart(title, "Margin", tags)])
+    ValueError for a margin's with another number of tags than three.
+    """
+    return layout_pb2.Category(title=category, chart=[_chart(title, kind, tags)])
 
 
 def custom_scalars(
@@ -101,7 +96,7 @@ def custom_scalars(
             for category, charts in layout.items()
         ]
     written = layout_pb2.Layout(category=layout).SerializeToString()
-    proto = TensorProto(dtype="DT_STRING", string_val=[written], tensor_shape=TensorShapeProto())
+    proto = TensorProto(dtype="DT_STRING", string_val=[written], tensor_shape=shape_of(()))
     about = of_plugin("custom_scalars")
     return summary_of(tag="custom_scalars__config__", tensor=proto, metadata=about)
 

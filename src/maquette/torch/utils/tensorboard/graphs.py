@@ -15,7 +15,6 @@ from tensorboard.compat.proto.config_pb2 import RunMetadata
 from tensorboard.compat.proto.graph_pb2 import GraphDef
 from tensorboard.compat.proto.node_def_pb2 import NodeDef
 from tensorboard.compat.proto.step_stats_pb2 import DeviceStepStats, StepStats
-from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
 from tensorboard.compat.proto.versions_pb2 import VersionDef
 
 from maquette.autograd.grad_mode import no_grad
@@ -24,6 +23,7 @@ from maquette.dispatch.modes import TorchDispatchMode
 from maquette.dispatch.module_calls import Run, around_modules
 from maquette.nn.base.module import Module
 from maquette.tensor.tensor import Tensor
+from maquette.torch.utils.tensorboard.summary import shape_of
 
 _PRODUCER = 22  # of the form that the page reads
 _BOX = "IO Node"
@@ -52,7 +52,7 @@ class _Recording(TorchDispatchMode):
         results = tensors_in(made)
         attr = {"attr": AttrValue(s=text.encode())}
         if results:
-            shapes = [_shape(t) for t in results]
+            shapes = [shape_of(t.shape) for t in results]
             attr["_output_shapes"] = AttrValue(list=AttrValue.ListValue(shape=shapes))
         inputs = [self._names[id(t)] for t in tensors_in(given) if id(t) in self._names]
         self.nodes.append(NodeDef(name=name, op=op, input=inputs, attr=attr))
@@ -96,10 +96,6 @@ class _Recording(TorchDispatchMode):
 def tensors_in(value: object) -> list[Tensor]:
     """The tensors of nested tuples, lists and dicts."""
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
-
-
-def _shape(t: Tensor) -> TensorShapeProto:
-    return TensorShapeProto(dim=[TensorShapeProto.Dim(size=int(size)) for size in t.shape])
 
 
 def _scopes(model: Module) -> dict[object, str]:

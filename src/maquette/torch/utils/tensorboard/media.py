@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
-from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
 from tensorboard.plugins.mesh import metadata as mesh_metadata
 from tensorboard.plugins.mesh.plugin_data_pb2 import MeshPluginData
 
@@ -23,6 +22,7 @@ from maquette.torch.utils.tensorboard.summary import (
     bytes_of_colours,
     image,
     of_plugin,
+    shape_of,
     summary_of,
 )
 
@@ -48,13 +48,9 @@ def tensor_proto(tag: str, tensor: object) -> Summary:
         raise TypeError(f"add_tensor() writes real numbers and bools, got {values.dtype}")
     kind, field = _FIELDS[values.dtype.name]
     numbers = values.view(np.uint16) if kind == "DT_HALF" else values
-    shape = TensorShapeProto(dim=[_dim(size) for size in getattr(tensor, "shape", ())])
+    shape = shape_of(getattr(tensor, "shape", ()))
     made = TensorProto(dtype=kind, tensor_shape=shape, **{field: numbers.reshape(-1).tolist()})
     return summary_of(tag=tag, tensor=made, metadata=of_plugin("tensor"))
-
-
-def _dim(size: int) -> TensorShapeProto.Dim:
-    return TensorShapeProto.Dim(size=size)
 
 
 # --- sounds and films ----------------------------------------------------------------
@@ -185,7 +181,7 @@ def mesh(
         proto = TensorProto(
             dtype="DT_FLOAT",
             float_val=values.reshape(-1).tolist(),
-            tensor_shape=TensorShapeProto(dim=[_dim(size) for size in shape]),
+            tensor_shape=shape_of(shape),
         )
         name = mesh_metadata.get_instance_name(tag, kind)
         made.value.append(Summary.Value(tag=name, tensor=proto, metadata=about))

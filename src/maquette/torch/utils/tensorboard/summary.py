@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,9 +55,15 @@ def number(value: object) -> float:
     return float(found.reshape(-1)[0])
 
 
-def of_plugin(name: str) -> SummaryMetadata:
-    """Which page of tensorboard shows a value."""
-    return SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name=name))
+def of_plugin(name: str, content: bytes = b"") -> SummaryMetadata:
+    """Which page of tensorboard shows a value, and what the page is told of it."""
+    plugin = SummaryMetadata.PluginData(plugin_name=name, content=content)
+    return SummaryMetadata(plugin_data=plugin)
+
+
+def shape_of(sizes: Iterable[int]) -> TensorShapeProto:
+    """A shape as records have it."""
+    return TensorShapeProto(dim=[TensorShapeProto.Dim(size=int(size)) for size in sizes])
 
 
 def summary_of(**value: object) -> Summary:
@@ -94,7 +100,7 @@ def text(tag: str, text: str) -> Summary:
     tensor = TensorProto(
         dtype="DT_STRING",
         string_val=[text.encode("utf-8")],
-        tensor_shape=TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)]),
+        tensor_shape=shape_of([1]),
     )
     return summary_of(tag=f"{tag}/text_summary", tensor=tensor, metadata=of_plugin("text"))
 

@@ -378,14 +378,14 @@ class SummaryWriter:
         self, tags: Sequence[str], category: str = "default", title: str = "untitled"
     ) -> None:
         """Write that several figures are one chart."""
-        chart = curves.multiline_chart(tags, category, title)
+        chart = curves.chart("Multiline", tags, category, title)
         self._add(None, None, curves.custom_scalars([chart]))
 
     def add_custom_scalars_marginchart(
         self, tags: Sequence[str], category: str = "default", title: str = "untitled"
     ) -> None:
         """Write that a figure is shown between two others."""
-        chart = curves.margin_chart(tags, category, title)
+        chart = curves.chart("Margin", tags, category, title)
         self._add(None, None, curves.custom_scalars([chart]))
 
     def add_custom_scalars(self, layout: Mapping[str, Mapping[str, Sequence[Any]]]) -> None:
