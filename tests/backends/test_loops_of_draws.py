@@ -59,3 +59,28 @@ def test_the_stream_of_no_draws_stays_fresh() -> None:
     before = torch.get_rng_state()
     assert (torch.poisson(torch.zeros(SIZE)) == 0).all()
     assert (torch.get_rng_state() == before).all()
+
+
+SMALL: dict[str, Callable[[], Tensor]] = {
+    "few normals": lambda: torch.randn(7),
+    "moved normals": lambda: torch.normal(0.3, 1.7, (9,), dtype=torch.float64),
+    "normals in blocks": lambda: torch.randn(100),
+    "moved blocks": lambda: torch.empty(64).normal_(-0.2, 3.1),
+    "broken blocks of halves": lambda: torch.randn(37, dtype=torch.bfloat16),
+    "uniform numbers": lambda: torch.rand(700),
+    "whole numbers": lambda: torch.randint(-3, 268_435_452, (800,)),
+    "truths": lambda: torch.empty(50).bernoulli_(0.3),
+    "logarithms": lambda: torch.empty(5).log_normal_(),
+    "a permutation": lambda: torch.randperm(40),
+    "positions": lambda: torch.multinomial(torch.tensor([0.2, 0.5, 0.3]), 8, True),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_small_draws_are_the_plain_ones(name: str, plainly: Plainly) -> None:
+    def run() -> object:
+        torch.manual_seed(3)
+        return *[SMALL[name]().double() for _ in range(3)], torch.get_rng_state(), torch.randn(3)
+
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_array_equal(found, expected)

@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 import struct
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,15 +24,15 @@ if TYPE_CHECKING:
 Words = npt.NDArray[np.uint64]
 Doubles = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float32]
+EngineWords = npt.NDArray[np.uint32]  # the engine's, and after them the place of the next one
 
 N_WORDS = 624
-PLACE, SPARE, KEPT = range(N_WORDS, N_WORDS + 3)  # in the state that is lent
 # Seed, words left, whether seeded, place; the words; the spare normals of both precisions.
 _HEAD, _TAIL = struct.Struct("<QiiQ"), struct.Struct("<3di4xf?3x")
 _WORDS = np.dtype("<u8")
 STATE_BYTES = _HEAD.size + N_WORDS * _WORDS.itemsize + _TAIL.size
-_MANY = 1 << 14  # numbers from which a compiled loop makes them
-_SOME = 256  # numbers from which it does where it is at hand
+_MANY = 1 << 14  # numbers from which a compiled loop makes them, fewer where it is at hand
+_FEW_NORMALS = 64  # fewer are made one by one
 _SHORT_DRAW = 1 << 13
 _AHEAD = 256  # words that a serial sampler takes from the engine at a time
 
@@ -47,7 +46,7 @@ class MersenneStream:
         from numpy.random import MT19937  # noqa: PLC0415  # a tenth of the time of `import maquette`
 
         self._engine: MT19937 = MT19937(0)
-        self._memory: npt.NDArray[np.uint32] | None = None
+        self._memory: EngineWords | None = None
         self.seed = seed
         self.spare_double: float | None = None
         self.spare_float: float | None = None
@@ -88,6 +87,10 @@ class MersenneStream:
 
     def floats(self, count: int) -> Floats:
         """Uniform numbers in [0, 1) with 24 bits, one word each."""
+        loops = self.loops(count, 4)
+        if loops is not None:
+            looped: Floats = loops.uniform_floats(self._memory, count)
+            return looped
         bits = self.single_words(count).view(np.int32)  # NumPy converts int32 fastest
         bits &= (1 << 24) - 1
         low: Floats = bits.astype(np.float32)
@@ -96,10 +99,9 @@ class MersenneStream:
 
     def doubles(self, count: int) -> Doubles:
         """Uniform numbers in [0, 1) with 53 bits, two words each."""
-        backend = backend_for(np)
-        loops = backend.loops if count >= _MANY else backend.loops_if_worth(0)
-        if loops is not None and count >= _SOME:
-            looped: Doubles = loops.uniform_doubles(self, count)
+        loops = self.loops(count, 5)
+        if loops is not None:
+            looped: Doubles = loops.uniform_doubles(self._memory, count)
             return looped
         low: Doubles = (self.double_words(count) & np.uint64((1 << 53) - 1)).astype(np.float64)
         low *= 2.0**-53
@@ -107,9 +109,12 @@ class MersenneStream:
 
     def normals(self, count: int) -> Doubles:
         """Standard normal numbers one by one: pairs by Box and Muller, the spare one kept."""
+        if count < _FEW_NORMALS:
+            with self.serial() as draws:
+                return np.array([draws.normal() for _ in range(count)], np.float64)
         out = np.empty(count)
         start = 0
-        if count and self.spare_double is not None:
+        if self.spare_double is not None:
             out[0], self.spare_double, start = self.spare_double, None, 1
         missing = count - start
         u = self.doubles(missing + missing % 2).reshape(-1, 2)
@@ -121,35 +126,41 @@ class MersenneStream:
             self.spare_double = float(pairs[-1])
         return out
 
+    def scaled_normals(self, count: int, mean: float, std: float) -> Doubles | None:
+        """A few `normals`, times ``std`` and then ``mean`` added, rounded once; None: no loops."""
+        loops = self.loops(count, 10) if count < _FEW_NORMALS else None
+        if loops is None:
+            return None
+        with self.lent() as (words, spare):
+            looped: Doubles = loops.normals(words, spare, count, mean, std)
+        return looped
+
     def serial(self) -> SerialDraws:
         """Numbers one at a time, for samplers that reject; use it as a context."""
         return SerialDraws(self)
 
-    @contextmanager
-    def lent(self) -> Iterator[Words]:
-        """The state in one array, for a compiled sampler to change; then the stream is there.
+    def loops(self, count: int, microseconds: float) -> ModuleType | None:
+        """Compiled loops for `count` numbers, to be called with `engine_words`; else None.
 
-        After the engine's words: the place of the next one at `PLACE`, the bits of the spare normal
-        number at `SPARE`, at `KEPT` whether there is one.
+        For few, which the plain path makes in so many microseconds, only where they are at hand.
+        Who gets them draws, so the stream is fresh no more.
         """
-        memory, spare = self._engine_memory(), self.spare_double
-        state = np.empty(N_WORDS + 3, np.uint64)
-        if memory is None:
-            engine = self._engine.state["state"]
-            state[:N_WORDS], state[PLACE] = engine["key"], engine["pos"]
-        else:
-            state[: N_WORDS + 1] = memory
-        state[SPARE], state[KEPT] = np.float64(spare or 0.0).view(np.uint64), spare is not None
-        before = state.copy()
-        yield state
-        self._fresh = self._fresh and bool((state == before).all())
-        if memory is None:
-            self._place(state[:N_WORDS].astype(np.uint32), int(state[PLACE]))
-        else:
-            memory[:] = state[: N_WORDS + 1]
-        self.spare_double = float(state[SPARE].view(np.float64)) if state[KEPT] else None
+        backend = backend_for(np)
+        loops = backend.loops if count >= _MANY else backend.loops_if_worth(microseconds)
+        if loops is None or not count or self.engine_words() is None:
+            return None
+        self._fresh = False
+        return loops
 
-    def _engine_memory(self) -> npt.NDArray[np.uint32] | None:
+    def lent(self) -> _Lent:
+        """The engine's words and the spare normal number, for a compiled sampler to change.
+
+        A context, after which the stream is there. Of the spare one in two doubles: the number, and
+        whether there is one.
+        """
+        return _Lent(self)
+
+    def engine_words(self) -> EngineWords | None:
         """The engine's words and the place of the next one where it keeps them; None if unknown.
 
         To read and set ``state`` goes over the words one by one: 60 us, of 70 for a few numbers.
@@ -200,6 +211,35 @@ class MersenneStream:
         return stream
 
 
+class _Lent:
+    """What `MersenneStream.lent` gives."""
+
+    __slots__ = ("_before", "_spare", "_stream", "_words")
+
+    def __init__(self, stream: MersenneStream) -> None:
+        self._stream = stream
+
+    def __enter__(self) -> tuple[EngineWords, Doubles]:
+        stream = self._stream
+        words, spare = stream.engine_words(), stream.spare_double
+        if words is None:
+            engine = stream._engine.state["state"]
+            words = np.append(engine["key"], np.uint32(engine["pos"]))
+        self._words = words
+        self._before = words.copy() if stream._fresh else None
+        self._spare = np.array((spare or 0.0, spare is not None))
+        return words, self._spare
+
+    def __exit__(self, *error: object) -> None:
+        stream, words = self._stream, self._words
+        if self._before is not None:
+            stream._fresh = bool((words == self._before).all())
+        if stream.engine_words() is None:
+            stream._place(words[:N_WORDS], int(words[N_WORDS]))
+        number, kept = self._spare.tolist()
+        stream.spare_double = number if kept else None
+
+
 class SerialDraws:
     """Uniform and normal numbers one at a time; on exit the stream stands after the last one.
 
@@ -209,17 +249,24 @@ class SerialDraws:
 
     __slots__ = ("_stream", "_taken", "_then", "_words")
 
+    _then: Any  # the engine's state before
+
     def __init__(self, stream: MersenneStream) -> None:
         self._stream = stream
 
     def __enter__(self) -> SerialDraws:
-        self._then = self._stream._engine.state
+        words = self._stream.engine_words()
+        self._then = self._stream._engine.state if words is None else words.copy()
         self._words: list[int] = []
         self._taken = 0
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._stream._engine.state = self._then
+        words = self._stream.engine_words()
+        if words is None:
+            self._stream._engine.state = self._then
+        else:
+            words[:] = self._then
         if self._taken:
             self._stream.words(self._taken)
 

@@ -79,8 +79,9 @@ def _check_storage(size: tuple[int, ...], kind: DType) -> None:
 def cast(xp: ModuleType, array: Array, kind: DType) -> Array:
     """A new array of ``kind``, laid out like ``array`` where it is dense."""
     wanted = kind.numpy
-    if array.dtype.name == "complex32" and not kind.is_complex:
-        array = array.astype(np.complex64)  # of which NumPy knows the parts
+    if array.dtype.kind not in "fiub" and not kind.is_complex:  # NumPy is slow to tell a name
+        if array.dtype.name == "complex32":
+            array = array.astype(np.complex64)  # of which NumPy knows the parts
     if array.dtype.kind == "c" and not kind.is_complex and kind.name != "bool":
         warnings.warn(
             f"Casting complex values to real discards the imaginary part ({array.dtype} to "

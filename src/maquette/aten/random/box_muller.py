@@ -12,9 +12,7 @@ import math
 
 import numpy as np
 
-from maquette.aten.common.large_arrays import SMALL
 from maquette.aten.random.fused import Double, Single, fused_double, fused_single
-from maquette.tensor.backend import backend_for
 from maquette.tensor.mersenne import MersenneStream
 
 _f = np.float32
@@ -37,16 +35,12 @@ def normal_blocks(stream: MersenneStream, count: int, mean: float, std: float) -
 
     A last block that would not be whole is made of the last 16 places, with new uniforms.
     """
-    drawn = stream.floats(count)
-    tail = stream.floats(BLOCK) if count % BLOCK else drawn[:0]
-    return _single_blocks(drawn, tail, mean, std)
+    return _single_blocks(stream, count, mean, std, broken=True)
 
 
 def normal_blocks_half(stream: MersenneStream, count: int, mean: float, std: float) -> Single:
     """The same for dtypes of 16 bits, to be rounded: no uniform is drawn for the broken block."""
-    drawn = stream.floats(count - count % BLOCK)
-    tail = stream.floats(BLOCK) if count % BLOCK else drawn[:0]
-    return _single_blocks(np.resize(drawn, count), tail, mean, std)
+    return _single_blocks(stream, count, mean, std, broken=False)
 
 
 def normal_blocks_double(stream: MersenneStream, count: int, mean: float, std: float) -> Double:
@@ -60,26 +54,24 @@ def normal_blocks_double(stream: MersenneStream, count: int, mean: float, std: f
     return drawn
 
 
-def _single_blocks(drawn: Single, tail: Single, mean: float, std: float) -> Single:
-    whole = len(drawn) - len(drawn) % BLOCK
-    blocks = drawn[:whole].reshape(-1, BLOCK)
-    backend = backend_for(np)
-    loops = backend.loops if drawn.size >= SMALL else backend.loops_if_worth(100)
+def _single_blocks(
+    stream: MersenneStream, count: int, mean: float, std: float, *, broken: bool
+) -> Single:
+    loops = stream.loops(count, 100)
     if loops is not None:
-        for part in (blocks, tail.reshape(-1, BLOCK)):
-            loops.normal_blocks(part)
-            part[...] = _scaled(part, mean, std)
-        if tail.size:
-            drawn[-BLOCK:] = tail
-        return drawn
-    every = np.concatenate([blocks, tail.reshape(-1, BLOCK)]) if tail.size else blocks
+        looped: Single = loops.normal_blocks(stream.engine_words(), count, mean, std, broken=broken)
+        return looped
+    whole = count - count % BLOCK
+    drawn = stream.floats(count if broken else whole)
+    tail = stream.floats(BLOCK) if count % BLOCK else drawn[:0]
+    every = np.concatenate([drawn[:whole], tail]).reshape(-1, BLOCK)
     for start in range(0, len(every), _AT_ONCE):
         part = every[start : start + _AT_ONCE]
         part[...] = _single_block(part, mean, std)
-    if tail.size:
-        blocks[...] = every[:-1]
-        drawn[-BLOCK:] = every[-1]
-    return drawn
+    if not tail.size:
+        return every.reshape(-1)
+    # The last whole block's first numbers, then the sixteen that end all.
+    return np.concatenate([every[:-1].reshape(-1)[: count - BLOCK], every[-1]])
 
 
 def _double_block(u: Double, mean: float, std: float) -> Double:

@@ -24,8 +24,8 @@ from maquette.aten.random.box_muller import (
 from maquette.aten.random.fused import fused_double, fused_single
 from maquette.core.dtype import dtype as DType
 from maquette.core.dtype import finfo, float32, float64, int64
+from maquette.core.layout import contiguous_format, preserve_format
 from maquette.core.layout import memory_format as MemoryFormat
-from maquette.core.layout import preserve_format
 from maquette.core.strides import format_strides
 from maquette.tensor.backend import backend_for
 from maquette.tensor.mersenne import MersenneStream
@@ -64,12 +64,18 @@ def normal(
         parts = normal(stream, 2 * count, mean, std / math.sqrt(2), real, dense=dense)
         return _paired(parts)
     if not dense or count < BLOCK:
-        return fused_double(stream.normals(count), std, mean)
+        return _doubles_about(stream, count, mean, std)
     if kind is float64:
         return normal_blocks_double(stream, count, mean, std)
     if kind is float32:
         return normal_blocks(stream, count, mean, std)
     return normal_blocks_half(stream, count, mean, std)
+
+
+def _doubles_about(stream: MersenneStream, count: int, mean: float, std: float) -> Array:
+    """Normal values one by one, in double precision."""
+    few = stream.scaled_normals(count, float(mean), float(std))
+    return fused_double(stream.normals(count), std, mean) if few is None else few
 
 
 def _paired(parts: Array) -> Array:
@@ -79,6 +85,10 @@ def _paired(parts: Array) -> Array:
 def integers(stream: MersenneStream, count: int, low: int, high: int) -> Array:
     """Integers in [low, high), as int64 or, where that is too small, uint64."""
     size = high - low
+    loops = stream.loops(count, 5) if size < _WIDE_RANGE and high < 2**63 else None
+    if loops is not None:
+        looped: Array = loops.integers(stream.engine_words(), count, low, size)
+        return looped
     if size >= 2**64:
         return stream.double_words(count).view(np.int64)
     words = stream.double_words(count) if size >= _WIDE_RANGE else stream.single_words(count)
@@ -125,7 +135,7 @@ def cauchy(stream: MersenneStream, count: int, median: float, sigma: float) -> A
 
 def log_normal(stream: MersenneStream, count: int, mean: float, std: float) -> Array:
     """Exponentials of normal values."""
-    return np.exp(fused_double(stream.normals(count), std, mean))
+    return np.exp(_doubles_about(stream, count, mean, std))
 
 
 def geometric(stream: MersenneStream, count: int, p: float) -> Array:
@@ -202,6 +212,8 @@ def _swapped_at_once(words: Array, n: int) -> Array:
     return found
 
 
+_AS_IT_LIES = (preserve_format, contiguous_format)  # for what is contiguous
+
 # --- places ---------------------------------------------------------------------------
 
 
@@ -225,6 +237,8 @@ def empty_alike(array: Array, kind: Any = None, wanted: object = None) -> Array:
     kind: its NumPy dtype, if another. wanted: the memory format; None for the array's own order.
     """
     assert wanted is None or isinstance(wanted, MemoryFormat)
+    if array.flags.c_contiguous and (wanted is None or wanted in _AS_IT_LIES):
+        return np.empty(array.shape, kind or array.dtype)
     order = _outermost_first(array, wanted or preserve_format)
     made: Array = np.empty([array.shape[dim] for dim in order], kind or array.dtype)
     return made.transpose(np.argsort(order))

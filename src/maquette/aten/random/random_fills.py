@@ -56,9 +56,8 @@ def normal_into(stream: MersenneStream, made: Array, mean: float, std: float) ->
 
 def write_drawn(xp: ModuleType, target: Array, values: Array) -> None:
     """Put values, in one dimension, into an array in the order of its memory."""
-    kind = from_numpy_dtype(target.dtype)
-    if values.dtype != target.dtype:
-        values = cast(xp, np.asarray(values), kind)
+    if values.dtype != target.dtype and not (values.dtype.char == "d" and target.dtype.char == "f"):
+        values = cast(xp, np.asarray(values), from_numpy_dtype(target.dtype))
     if target.flags.c_contiguous:
         target.reshape(-1)[...] = values.reshape(-1)
         return

@@ -45,6 +45,7 @@ from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define, describe
 from maquette.library.variants import check_writable
+from maquette.tensor.backend import backend_for
 from maquette.tensor.generator import stream_of
 from maquette.tensor.mersenne import MersenneStream
 from maquette.tensor.tensor import Tensor
@@ -325,18 +326,18 @@ def multinomial_kernel(
 ) -> Array:
     largest = self.max(-1, initial=0)  # NaN goes through
     check_data(
-        bool(np.isfinite(largest).all() and self.min(initial=0) >= 0),
+        math.isfinite(largest.max(initial=0)) and bool(self.min(initial=0) >= 0),
         lambda: "probability tensor contains either `inf`, `nan` or element < 0",
     )
     check_data(
-        bool((largest > 0).all()),
+        bool(largest.min(initial=1) > 0),
         lambda: "invalid multinomial distribution (sum of probabilities <= 0)",
     )
     stream = stream_of(generator)  # type: ignore[arg-type]  # a generator, by the schema
     if replacement and num_samples > 1:
-        return _with_replacement(stream, np.atleast_2d(self), num_samples).reshape(
-            (*self.shape[:-1], num_samples)
-        )
+        if self.ndim == 1:
+            return _with_replacement(stream, self[None], num_samples)[0].copy()
+        return _with_replacement(stream, self, num_samples)
     return _raced(stream, self, num_samples)
 
 
@@ -381,9 +382,9 @@ def _raced(stream: MersenneStream, weights: Array, count: int) -> Array:
 
 def _with_replacement(stream: MersenneStream, weights: Array, count: int) -> Array:
     """Categories of uniform numbers by their cumulated weights, row by row."""
-    wide = weights.astype(np.float64 if weights.dtype == np.float64 else np.float32)
+    wide = weights.astype(np.float64 if weights.dtype == np.float64 else np.float32, copy=False)
     drawn = stream.doubles(len(weights) * count).reshape(len(weights), count)
-    loops = loops_of_floats(np, wide)
+    loops = loops_of_floats(np, wide) or backend_for(np).loops_if_worth(15)
     if loops is not None:
         found: Array = loops.drawn_positions(np.ascontiguousarray(wide), drawn)
         return found

@@ -46,6 +46,20 @@ from maquette.backends.loops.distances import (
     pair_gradients,
     pulls_between,
 )
+from maquette.backends.loops.draws.engine import (
+    integers,
+    normals,
+    uniform_doubles,
+    uniform_floats,
+)
+from maquette.backends.loops.draws.normals import normal_blocks
+from maquette.backends.loops.draws.samplers import (
+    beta_slopes,
+    binomial_counts,
+    gamma_numbers,
+    gamma_slopes,
+    poisson_counts,
+)
 from maquette.backends.loops.elementwise import (
     adam_step,
     erf,
@@ -80,9 +94,6 @@ from maquette.backends.loops.normalization import (
     row_moments,
     row_norm,
     scaled_rows,
-)
-from maquette.backends.loops.normals import (
-    normal_blocks,
 )
 from maquette.backends.loops.ordering import best_places, stable_order, without_repeats
 from maquette.backends.loops.pieces import (
@@ -130,14 +141,6 @@ from maquette.backends.loops.remainders import (
     lerp,
     nextafter,
     remainder,
-)
-from maquette.backends.loops.samplers import (
-    beta_slopes,
-    binomial_counts,
-    gamma_numbers,
-    gamma_slopes,
-    poisson_counts,
-    uniform_doubles,
 )
 from maquette.backends.loops.scatters import add_slices_of_halves, combine_along, combine_rows
 from maquette.backends.loops.smooth import (
@@ -213,6 +216,9 @@ __all__ = [
     "softplus",
     "trigamma",
     "uniform_doubles",
+    "uniform_floats",
+    "integers",
+    "normals",
     "gamma_numbers",
     "poisson_counts",
     "without_repeats",

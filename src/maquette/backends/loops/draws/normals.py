@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from maquette.aten.random.box_muller import BLOCK, COS, LOG, QUARTERS, SIN
 from maquette.backends.loops.compiler import compiled, inlined
+from maquette.backends.loops.draws.engine import floats
+from maquette.tensor.mersenne import EngineWords
 
 Single = npt.NDArray[np.float32]
 _f = np.float32
@@ -87,15 +89,34 @@ def _sine_cosine(x: Any) -> tuple[Any, Any]:
 
 
 @compiled
-def _unit_blocks(u: Single) -> None:
-    for b in range(u.shape[0]):
+def _make_normal(blocks: Any, mean: Any, std: Any) -> None:
+    for b in range(blocks.shape[0]):
         for i in range(_HALVES):
-            radius = np.sqrt(_log(_ONE - u[b, i]) * _MINUS_TWO)
-            sine, cosine = _sine_cosine(u[b, _HALVES + i] * _TURN)
-            u[b, i] = cosine * radius
-            u[b, _HALVES + i] = sine * radius
+            radius = np.sqrt(_log(_ONE - blocks[b, i]) * _MINUS_TWO)
+            sine, cosine = _sine_cosine(blocks[b, _HALVES + i] * _TURN)
+            blocks[b, i] = _fused(cosine * radius, std, mean)
+            blocks[b, _HALVES + i] = _fused(sine * radius, std, mean)
 
 
-def normal_blocks(u: Single) -> None:
-    """Make standard normal numbers of uniform ones [blocks, 16], in their own memory."""
-    _unit_blocks(u)
+@compiled
+def _blocks(words: EngineWords, drawn: Any, mean: Any, std: Any, out: Single) -> None:
+    whole = out.size - out.size % BLOCK
+    floats(words, out[:drawn])
+    _make_normal(out[:whole].reshape(-1, BLOCK), mean, std)
+    if whole < out.size:
+        last = out[out.size - BLOCK :]
+        floats(words, last)
+        _make_normal(last.reshape(1, BLOCK), mean, std)
+
+
+def normal_blocks(
+    words: EngineWords, count: int, mean: float, std: float, *, broken: bool
+) -> Single:
+    """``count`` >= 16 normal numbers, of the words of a stream's engine.
+
+    broken: whether uniform numbers are drawn for a last block that is not whole, too.
+    """
+    out = np.empty(count, np.float32)
+    drawn = count if broken else count - count % BLOCK
+    _blocks(words, drawn, np.float32(mean), np.float32(std), out)
+    return out

@@ -1,0 +1,1 @@
+"""Random numbers as loops: the engine, normal numbers in blocks, samplers that reject."""
