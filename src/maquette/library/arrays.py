@@ -367,10 +367,12 @@ def _is_own(meta: TensorMeta, array: Array) -> bool:
     )
 
 
-def _lent(results: object) -> object:
+def lent(results: object) -> object:
     """A kernel's results as views, so that memory which a result owned is held by that alone."""
-    if results.__class__ is tuple or results.__class__ is list:
-        return [_lent(r) for r in results]
+    if results.__class__ is tuple:
+        return tuple([lent(r) for r in results])
+    if results.__class__ is list:
+        return [lent(r) for r in results]
     if results.__class__ is np.ndarray and results.base is None:
         return results[...]
     return results
@@ -480,7 +482,7 @@ def _general(op: OpOverload, kinds: list[Return], backend: Backend) -> Callable[
         outcome = lookup(op, params)
         resized = resize_outputs(op, kinds, outcome, params)
         try:
-            results = _lent(run_kernel(quiet, array_kernel, xp, *arrays_of(params)))
+            results = lent(run_kernel(quiet, array_kernel, xp, *arrays_of(params)))
         except Exception:
             take_back(resized)
             raise

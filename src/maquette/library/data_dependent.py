@@ -26,6 +26,7 @@ from maquette.library.arrays import (
     backend_kernel,
     device_of,
     fresh_from,
+    lent,
     meta_kernel,
 )
 from maquette.library.infer import DependsOnData, lookup, rule_argument
@@ -64,7 +65,7 @@ def self_describing(
                 checks(*args)
             on = device_of(args, backend)
             arrays = arrays_on(backend, on, params)
-            results = backend.run(on, function, backend.namespace, *arrays)
+            results = lent(backend.run(on, function, backend.namespace, *arrays))
             if layout is not None:
                 return _laid_out(op, layout, results, args)
             if isinstance(results, tuple):

@@ -11,25 +11,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
+import numpy as np
+
+from maquette.core.dtype import from_numpy_dtype
 from maquette.core.layout import strided
+from maquette.core.meta import TensorMeta
 from maquette.core.promotion import can_cast
 from maquette.dispatch import keysets as K
 from maquette.dispatch.forms import returns_of
-from maquette.dispatch.guards import AutoDispatchBelowADInplaceOrView
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.registry import find_packet
+from maquette.dispatch.tls import tls
+from maquette.library.arrays import arrays_of, backend_at, fresh_from
 from maquette.library.data_dependent import self_describing
 from maquette.library.page import OperatorPage, set_shape_rule
+from maquette.tensor.arrays import Array
+from maquette.tensor.backend import run_kernel
+from maquette.tensor.keys import ADINPLACE, inference_keys, keys_for
 from maquette.tensor.sparse import SPARSE_LAYOUTS, SparseStorage, emptied, parts_of, set_parts
-from maquette.tensor.tensor import Tensor
+from maquette.tensor.storage import UntypedStorage
+from maquette.tensor.tensor import Tensor, wrap
 
 F = TypeVar("F", bound=Callable[..., Any])
 _DEVICES = ("CPU", "CUDA", "Meta")
 COO_KEYS = tuple(K.key_parse(f"Sparse{name}") for name in _DEVICES)
 COMPRESSED_KEYS = tuple(K.key_parse(f"SparseCsr{name}") for name in _DEVICES)
 _META = K.key_bits(DispatchKey.Meta) & K.BACKENDS
+_ABOVE = K.AUTOGRAD | ADINPLACE
 
 
 def overload(name: str) -> OpOverload:
@@ -76,8 +86,16 @@ def _kernel(function: Callable[..., object]) -> Kernel:
         def kernel(ks: int, *params: object) -> object:
             if without_data:
                 params = specifying_nothing(op, params)
-            with AutoDispatchBelowADInplaceOrView():
+            # `AutoDispatchBelowADInplaceOrView`, written out: 2.4 us of a kernel's 7 less.
+            st = tls.st
+            added = _ABOVE & ~st.exclude
+            if not added:
                 return function(*params)
+            st.add_exclude(added)
+            try:
+                return function(*params)
+            finally:
+                st.drop_exclude(added)
 
         return kernel
 
@@ -178,12 +196,44 @@ def counting_nothing(page: OperatorPage, rule: Callable[..., object]) -> Callabl
 
     def register(function: F) -> F:
         page.facts.kernel = function
-        page.op.register_for_good(
-            (DispatchKey.CPU, DispatchKey.CUDA), self_describing(function, None, None)
-        )
+        page.op.register_for_good((DispatchKey.CPU, DispatchKey.CUDA), _counted(function))
         return function
 
     return register
+
+
+def _counted(function: Callable[..., Any]) -> Kernel:
+    """`self_describing`; on NumPy's arrays, without what only views and other devices need.
+
+    14 us less for two results (timeit, CPython 3.11).
+    """
+    anywhere = self_describing(function, None, None)
+
+    def factory(op: OpOverload, ks: int) -> Callable[..., object] | None:
+        backend = backend_at(ks)
+        if backend is None or backend.array_type is not np.ndarray:
+            return anywhere.factory(op, ks)
+        quiet, xp = backend.runner, backend.namespace
+
+        def kernel(ks: int, *params: object) -> object:
+            arrays = arrays_of(params)
+            results = run_kernel(quiet, function, xp, *arrays)
+            if results.__class__ is tuple:
+                return tuple([_tensor_of(op, a, arrays) for a in cast("tuple[Array]", results)])
+            return _tensor_of(op, cast(Array, results), arrays)
+
+        return kernel
+
+    return Kernel(factory, python=function)
+
+
+def _tensor_of(op: OpOverload, array: Array, operands: list[object]) -> Tensor:
+    """A contiguous tensor of an array that a kernel gives; copied where others hold its memory."""
+    meta = TensorMeta.of(from_numpy_dtype(array.dtype), array.shape)
+    if array.base is not None or not array.flags.c_contiguous or any(a is array for a in operands):
+        return fresh_from(op, meta, array)
+    keys = inference_keys(meta) if tls.st.inference else keys_for(meta)
+    return wrap(meta, UntypedStorage(array.nbytes, meta.device, array), array, keys)
 
 
 __all__ = [

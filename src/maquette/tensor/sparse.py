@@ -32,6 +32,13 @@ COMPRESSED = (sparse_csr, sparse_csc, sparse_bsr, sparse_bsc)
 BY_ROWS = (sparse_csr, sparse_bsr)
 BLOCKED = (sparse_bsr, sparse_bsc)
 SPARSE_LAYOUTS = (sparse_coo, *COMPRESSED)
+TURNED = {
+    sparse_csr: sparse_csc,
+    sparse_csc: sparse_csr,
+    sparse_bsr: sparse_bsc,
+    sparse_bsc: sparse_bsr,
+}
+"""The layout that compresses the other dimension."""
 
 
 class CooParts(NamedTuple):

@@ -15,7 +15,7 @@ from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.operators import aten
 from maquette.aten.sparse.parts import sparse_values_at
-from maquette.aten.sparse.primitives import flat_index
+from maquette.aten.sparse.places import flat_index
 from maquette.core.device import canonical, cpu
 from maquette.core.device import device as Device
 from maquette.core.dtype import dtype as DType

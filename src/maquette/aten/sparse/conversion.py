@@ -16,6 +16,7 @@ from maquette.aten.sparse.forms import (
     layout_name,
     values_at,
 )
+from maquette.aten.sparse.layouts import turned_compressed
 from maquette.aten.sparse.primitives import coo_intersection
 from maquette.core.dtype import dtype as DType
 from maquette.core.errors import check
@@ -26,7 +27,9 @@ from maquette.library.page import define, describe
 from maquette.library.sparse_kernels import for_coo, for_sparse
 from maquette.tensor.sparse import (
     BLOCKED,
+    BY_ROWS,
     COMPRESSED,
+    TURNED,
     batch_dims,
     block_of,
     compressed_parts,
@@ -208,6 +211,8 @@ def sparse_of(self: Tensor, wanted: Layout, block: Block, dense_dim: int | None)
     if given in COMPRESSED and batch_dims(self):
         dense = sparse_dims(self)[1]
         return _like_index(compressed_of_dense(dense_of(self), wanted, block, dense), self)
+    if TURNED.get(given) is wanted and not batch_dims(self):
+        return _turned(self, wanted)
     if given is sparse_coo:
         check(
             sparse_dims(self)[0] == 2,
@@ -218,6 +223,14 @@ def sparse_of(self: Tensor, wanted: Layout, block: Block, dense_dim: int | None)
         )
         return compressed_of_coo(self, wanted, block)
     return _like_index(compressed_of_coo(coo_of(self), wanted, block), self)
+
+
+def _turned(self: Tensor, wanted: Layout) -> Tensor:
+    """Columns compressed in place of rows, or rows in place of columns."""
+    at = 0 if wanted in BY_ROWS else 1
+    majors = self.meta.shape[at] // block_of(self)[at]
+    made = turned_compressed(*compressed_parts(self), majors)
+    return compressed_tensor(wanted, self.meta.shape, *made)
 
 
 def _like_index(made: Tensor, given: Tensor) -> Tensor:

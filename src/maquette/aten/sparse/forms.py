@@ -6,10 +6,11 @@ from COO indices or from a dense mask. Batches and dense dimensions go along.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from maquette.aten.common.operators import aten
-from maquette.aten.sparse import primitives
+from maquette.aten.sparse import layouts, primitives
 from maquette.core.dtype import int64
 from maquette.core.errors import check
 from maquette.core.layout import (
@@ -23,7 +24,6 @@ from maquette.core.layout import (
     sparse_csr,
     strided,
 )
-from maquette.core.strides import Shape
 from maquette.tensor.sparse import (
     BLOCKED,
     BY_ROWS,
@@ -74,22 +74,24 @@ def coalesced(t: Tensor) -> Tensor:
 def dense_of(t: Tensor) -> Tensor:
     """A sparse tensor's elements, and zeros between them."""
     parts = parts_of(t)
-    zeros: Tensor = parts.values.new_zeros(t.meta.shape)
-    if not isinstance(parts, CooParts):
-        filled: Tensor = zeros.index_put(places_of(t), parts.values)
-        return filled
+    shape = t.meta.shape
+    if isinstance(parts, CompressedParts):
+        if is_batched(t):
+            filled: Tensor = parts.values.new_zeros(shape).index_put(places_of(t), parts.values)
+            return filled
+        by_rows = t.meta.layout in BY_ROWS
+        found: Tensor = layouts.strided_of_compressed(*parts, shape, block_of(t), by_rows)
+        return found
     if parts.indices.meta.shape[0] == 0:
         summed: Tensor = parts.values.sum(0).to(t.meta.dtype)
         return summed
-    added: Tensor = zeros.index_put(parts.indices.unbind(0), parts.values, accumulate=True)
+    added: Tensor = layouts.strided_of_coo(*parts[:2], shape, parts.coalesced)
     return added
 
 
 def coo_of_dense(t: Tensor, sparse_dim: int) -> Tensor:
     """The nonzero elements of a dense tensor; of a hybrid one, those not all zero."""
-    mask = _any_of(t != 0, t.meta.ndim - sparse_dim)
-    indices = primitives.true_places(mask)
-    values = _at_indices(t, indices)
+    indices, values = layouts.coo_of_strided(t, sparse_dim)
     return coo_tensor(t.meta.shape, indices, values, coalesced=True)
 
 
@@ -113,8 +115,15 @@ def coo_of(t: Tensor) -> Tensor:
     if t.meta.layout is sparse_coo:
         return t
     parts = compressed_parts(t)
-    places = aten.broadcast_tensors(places_of(t))
-    indices = aten.stack([p.reshape((-1,)) for p in places]).to(int64)
+    if is_batched(t):
+        places = aten.broadcast_tensors(places_of(t))
+        indices = aten.stack([p.reshape((-1,)) for p in places]).to(int64)
+    else:
+        by_rows = t.meta.layout in BY_ROWS
+        indices = layouts.coo_indices(parts.compressed, parts.plain, block_of(t), by_rows)
+        if t.meta.layout in (sparse_csr, sparse_csc):
+            sorted_ = t.meta.layout is sparse_csr or nnz_of(t) in (0, 1)
+            return coo_tensor(t.meta.shape, indices, parts.values, coalesced=sorted_)
     dense = t.meta.shape[t.meta.ndim - sparse_dims(t)[1] :]
     values = parts.values.reshape((indices.meta.shape[1], *dense))
     sorted_ = t.meta.layout is sparse_csr or nnz_of(t) in (0, 1)
@@ -173,6 +182,12 @@ def compressed_of_dense(
 ) -> Tensor:
     """The nonzero elements (or blocks with any) of a dense matrix, or of a batch of them."""
     batch = t.meta.ndim - 2 - dense_dim
+    if kind in BLOCKED:
+        assert block is not None
+        check_divides(t.meta.shape[batch : batch + 2], block)
+    if batch == dense_dim == 0:
+        made = layouts.compressed_of_strided(t, block, kind in BY_ROWS)
+        return compressed_tensor(kind, t.meta.shape, *made)
     tiles = t
     if kind in BLOCKED:
         assert block is not None
@@ -192,63 +207,36 @@ def _tiles(t: Tensor, batch: int, block: tuple[int, int]) -> Tensor:
     lead, rest = shape[:batch], shape[batch + 2 :]
     rows, columns = shape[batch : batch + 2]
     r, c = block
-    check(
-        rows % r == 0 and columns % c == 0,
-        lambda: (
-            f"tensor sparse size ({rows},{columns}) must be divisible by given blocksize ({r},{c})"
-        ),
-    )
     tiled = t.reshape((*lead, rows // r, r, columns // c, c, *rest))
     order = [*range(batch), batch, batch + 2, batch + 1, batch + 3]
     found: Tensor = tiled.permute([*order, *range(batch + 4, tiled.meta.ndim)])
     return found
 
 
+def check_divides(size: Sequence[int], block: tuple[int, int]) -> None:
+    """RuntimeError unless a matrix can be cut into blocks."""
+    (rows, columns), (r, c) = size, block
+    check(
+        rows % r == 0 and columns % c == 0,
+        lambda: (
+            f"tensor sparse size ({rows},{columns}) must be divisible by given blocksize ({r},{c})"
+        ),
+    )
+
+
 def compressed_of_coo(t: Tensor, kind: Layout, block: tuple[int, int] | None) -> Tensor:
     """A COO matrix in a compressed layout."""
-    parts = coo_parts(t)
     shape = t.meta.shape
-    rows, columns = parts.indices.unbind(0)
-    values, extents = parts.values, shape[:2]
-    is_sorted = parts.coalesced
-    if kind in BLOCKED:
-        assert block is not None
-        r, c = block
-        check(
-            shape[0] % r == 0 and shape[1] % c == 0,
-            lambda: (
-                f"tensor sparse size ({shape[0]},{shape[1]}) must be divisible by given blocksize "
-                f"({r},{c})"
-            ),
-        )
-        values = _in_blocks(values, rows % r, columns % c, block)
-        rows, columns = rows // r, columns // c
-        extents, is_sorted = (shape[0] // r, shape[1] // c), False
-    if kind not in BY_ROWS:
-        rows, columns, extents = columns, rows, (extents[1], extents[0])
-        is_sorted = False
-    grid = coo_tensor(
-        (*extents, *values.meta.shape[1:]), aten.stack([rows, columns]), values, coalesced=is_sorted
+    if block is not None:
+        check_divides(shape[:2], block)
+    parts = coo_parts(coalesced(t))
+    if kind is sparse_csr:
+        offsets, plain = layouts.row_offsets(parts.indices, shape[0])
+        return compressed_tensor(kind, shape, offsets, plain, parts.values)
+    made = layouts.compressed_of_columns(
+        parts.indices, parts.values, shape[:2], block, kind in BY_ROWS
     )
-    return compressed_from_sorted(kind, shape, coalesced(grid), extents[0])
-
-
-def _in_blocks(values: Tensor, row: Tensor, column: Tensor, block: tuple[int, int]) -> Tensor:
-    """Each value alone in a block of zeros."""
-    count, *rest = values.meta.shape
-    zeros = values.new_zeros((count, *block, *rest))
-    numbers = aten.arange(count, device=values.device)
-    found: Tensor = zeros.index_put([numbers, row, column], values)
-    return found
-
-
-def compressed_from_sorted(kind: Layout, shape: Shape, grid: Tensor, majors: int) -> Tensor:
-    """A compressed tensor from the coalesced COO tensor of its majors and minors."""
-    parts = coo_parts(grid)
-    at, plain = parts.indices.unbind(0)
-    numbers = aten.arange(majors + 1, device=plain.device)
-    offsets = aten.searchsorted(at.contiguous(), numbers)
-    return compressed_tensor(kind, shape, offsets, plain.contiguous(), parts.values)
+    return compressed_tensor(kind, shape, *made)
 
 
 # --- values at the places of another ----------------------------------------------------------

@@ -2,43 +2,25 @@
 
 They are private (namespace ``maquette``): pages of this package call them on indices and values, so
 that fake parts are answered by shape rules as all operators are. Those that find elements give as
-many as there are; where there is no data they find none. SciPy's sparse matrices do the products.
+many as there are; where there is no data they find none. Conversions are in `layouts.py`, products
+in `matrix_products.py`.
 """
 
 from __future__ import annotations
 
 from math import prod
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.large_arrays import added_at
+from maquette.aten.sparse.places import Sizes, flat_index, sorted_order, stable_order
 from maquette.core.dtype import int64
-from maquette.core.errors import check, check_data
-from maquette.core.meta import TensorMeta
+from maquette.core.errors import check_data
 from maquette.library.page import define
 from maquette.library.sparse_kernels import counting_nothing
-
-Sizes = tuple[int, ...]
-
-
-def flat_index(indices: Array, size: Sizes) -> Array:
-    """The number of each column of indices, row by row, of a tensor of ``size``."""
-    flat = np.zeros(indices.shape[1], np.int64)
-    for row, extent in zip(indices, size, strict=True):
-        flat = flat * int(extent) + row
-    return flat
-
-
-def unflat(flat: Array, size: Sizes) -> Array:
-    """Columns of indices from their numbers."""
-    rows = np.empty((len(size), flat.size), np.int64)
-    for i in range(len(size) - 1, -1, -1):
-        flat, rows[i] = np.divmod(flat, max(int(size[i]), 1))
-    return rows
 
 
 def summed_at(groups: Array, count: int, values: Array) -> Array:
@@ -52,22 +34,13 @@ def summed_at(groups: Array, count: int, values: Array) -> Array:
     return found.astype(values.dtype, copy=False)
 
 
-def _stable_order(numbers: Array) -> Array:
-    """Where the sorted numbers, from 0, were; NumPy counts those of 16 bits (9 times as fast)."""
-    narrow = numbers.size and numbers.max() < 1 << 16
-    return np.argsort(numbers.astype(np.uint16) if narrow else numbers, kind="stable")
-
-
-def _grouped(numbers: Array) -> tuple[Array, Array]:
-    """The different ones of numbers from 0, sorted, and which of them each is."""
-    order = _stable_order(numbers)
-    ranked = numbers[order]
-    first = np.empty(numbers.shape, np.bool_)
-    first[:1] = True
-    np.not_equal(ranked[1:], ranked[:-1], out=first[1:])
-    groups = np.empty(numbers.shape, np.int64)
-    groups[order] = np.cumsum(first) - 1
-    return ranked[first], groups
+def _repeats(indices: Array, order: Array) -> Array:
+    """Which columns of indices, in a sorted order, are equal to the one before."""
+    again = np.ones(max(order.size - 1, 0), np.bool_)
+    for row in indices:
+        ranked = row[order]
+        again &= ranked[1:] == ranked[:-1]
+    return again
 
 
 # --- finding elements -----------------------------------------------------------------------
@@ -88,22 +61,16 @@ coo_coalesce = define(
 def coo_coalesce_kernel(
     xp: ModuleType, indices: Array, values: Array, size: Sizes
 ) -> tuple[Array, Array]:
-    flat, groups = _grouped(flat_index(indices, size))
-    if flat.size == groups.size:  # nothing comes twice
-        order = np.argsort(groups, kind="stable")
-        return unflat(flat, size), values[order]
-    return unflat(flat, size), summed_at(groups, flat.size, values)
-
-
-true_places = define("maquette::true_places(Tensor mask) -> Tensor")
-
-
-@counting_nothing(true_places, lambda mask: mask.fresh((mask.ndim, 0), int64))
-@on_host
-def true_places_kernel(xp: ModuleType, mask: Array) -> Array:
-    if mask.ndim == 0:
-        return np.zeros((0, int(mask)), np.int64)
-    return np.stack(np.nonzero(mask)).astype(np.int64, copy=False)
+    order = sorted_order(indices, size)
+    again = _repeats(indices, order)
+    if not again.any():
+        return indices[:, order], values[order]
+    first = np.ones(order.size, np.bool_)
+    np.logical_not(again, out=first[1:])
+    groups = np.empty(order.size, np.int64)
+    groups[order] = np.cumsum(first) - 1
+    kept = order[first]
+    return indices[:, kept], summed_at(groups, kept.size, values)
 
 
 compressed_places = define("maquette::compressed_places(Tensor mask) -> (Tensor, Tensor)")
@@ -194,7 +161,7 @@ selected_columns = define(
 @on_host
 def selected_columns_kernel(xp: ModuleType, row: Array, wanted: Array) -> tuple[Array, Array]:
     """Where a row of indices has a wanted number, and which of the wanted it is, in that order."""
-    order = _stable_order(row)
+    order = stable_order(row)
     ranked = row[order]
     begin = np.searchsorted(ranked, wanted, "left")
     counts = np.searchsorted(ranked, wanted, "right") - begin
@@ -268,129 +235,3 @@ def coo_softmax_backward_kernel(
     np.add.at(total, groups, g if log else g * y)
     found = g - np.exp(y) * total[groups] if log else y * (g - total[groups])
     return found.astype(result.dtype)
-
-
-# --- products -------------------------------------------------------------------------------
-
-
-def _matrix(rows: Array, columns: Array, values: Array, size: Sizes) -> Any:
-    from scipy import sparse  # half a second, for programs with sparse products
-
-    x = wide(values)
-    return sparse.coo_matrix((x, (rows, columns)), shape=(int(size[0]), int(size[1]))).tocsr()
-
-
-def _check_product(size: Sizes, right: TensorMeta) -> None:
-    check(
-        size[1] == right.shape[0],
-        lambda: (
-            f"mat1 and mat2 shapes cannot be multiplied ({size[0]}x{size[1]} and "
-            f"{right.shape[0]}x{right.shape[1]})"
-        ),
-    )
-
-
-coo_product = define(
-    "maquette::coo_product(Tensor indices, Tensor values, SymInt[] size, Tensor right) -> Tensor"
-)
-
-
-@coo_product.shape
-def coo_product_shape(
-    indices: TensorMeta, values: TensorMeta, size: Sizes, right: TensorMeta
-) -> TensorMeta:
-    check(right.ndim == 2, lambda: f"mat2 must be a matrix, got {right.ndim}-D tensor")
-    _check_product(size, right)
-    check(
-        values.dtype is right.dtype,
-        lambda: (
-            f"expected m1 and m2 to have the same dtype, but got: {values.dtype.scalar_name} != "
-            f"{right.dtype.scalar_name}"
-        ),
-    )
-    return right.fresh((size[0], right.shape[1]))
-
-
-@coo_product.kernel
-@on_host
-def coo_product_kernel(
-    xp: ModuleType, indices: Array, values: Array, size: Sizes, right: Array
-) -> Array:
-    """A sparse matrix times a dense one, by SciPy."""
-    _check_within(indices, size)
-    product = _matrix(indices[0], indices[1], values, size) @ wide(right)
-    return np.asarray(product).astype(values.dtype)
-
-
-def _check_within(indices: Array, size: Sizes) -> None:
-    for row, extent in zip(indices, size, strict=True):
-        check_data(
-            row.size == 0 or bool(row.min() >= 0 and row.max() < extent),
-            lambda row=row, extent=extent: (
-                f"found an index out of range: {int(row.min())} to {int(row.max())} in a "
-                f"dimension of size {extent}"
-            ),
-        )
-
-
-csr_product = define(
-    "maquette::csr_product(Tensor offsets, Tensor columns, Tensor values, SymInt[] size, "
-    "Tensor right) -> Tensor"
-)
-
-
-@csr_product.shape
-def csr_product_shape(
-    offsets: TensorMeta, columns: TensorMeta, values: TensorMeta, size: Sizes, right: TensorMeta
-) -> TensorMeta:
-    return coo_product_shape(columns, values, size, right)
-
-
-@csr_product.kernel
-@on_host
-def csr_product_kernel(
-    xp: ModuleType, offsets: Array, columns: Array, values: Array, size: Sizes, right: Array
-) -> Array:
-    """`coo_product` of a matrix whose rows begin at offsets."""
-    from scipy import sparse
-
-    _check_within(columns[None], size[1:])
-    check_data(
-        offsets[0] == 0 and offsets[-1] == columns.size and bool((np.diff(offsets) >= 0).all()),
-        lambda: "crow_indices must not decrease, and run from 0 to the number of elements",
-    )
-    parts = (wide(values), columns, offsets)
-    matrix = sparse.csr_matrix(parts, shape=(int(size[0]), int(size[1])))
-    return np.asarray(matrix @ wide(right)).astype(values.dtype, copy=False)
-
-
-coo_coo_product = define(
-    "maquette::coo_coo_product(Tensor indices, Tensor values, SymInt[] size, Tensor other_indices, "
-    "Tensor other_values, SymInt[] other_size) -> (Tensor, Tensor)"
-)
-
-
-@counting_nothing(
-    coo_coo_product,
-    lambda indices, values, size, other_indices, other_values, other_size: (
-        indices.fresh((2, 0)),
-        values.fresh((0,)),
-    ),
-)
-@on_host
-def coo_coo_product_kernel(
-    xp: ModuleType,
-    indices: Array,
-    values: Array,
-    size: Sizes,
-    other_indices: Array,
-    other_values: Array,
-    other_size: Sizes,
-) -> tuple[Array, Array]:
-    """A sparse matrix times a sparse one: sorted indices, each once, and values."""
-    left = _matrix(indices[0], indices[1], values, size)
-    right = _matrix(other_indices[0], other_indices[1], other_values, other_size)
-    product = (left @ right).tocsc().tocsr()  # sorts by counting; each element is there once
-    rows, columns = product.tocoo().coords
-    found = np.stack([rows, columns]).astype(np.int64)
-    return found, np.asarray(product.data).astype(values.dtype)

@@ -5,20 +5,26 @@ from __future__ import annotations
 from maquette.aten.common.operators import aten
 from maquette.aten.sparse.forms import (
     coalesced,
-    compressed_of_coo,
     coo_of,
     layout_name,
-    majors_of,
     places_of,
 )
+from maquette.aten.sparse.layouts import coo_indices
+from maquette.aten.sparse.matrix_products import (
+    compressed_pair_product,
+    compressed_product,
+    coo_coo_product,
+    coo_product,
+    sampled_products,
+)
 from maquette.aten.sparse.parts import sparse_values_at, sparse_with_values
-from maquette.aten.sparse.primitives import coo_coo_product, coo_product, csr_product
 from maquette.core.errors import check
 from maquette.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from maquette.core.strides import Shape
 from maquette.library.page import Variant, define
 from maquette.library.sparse_kernels import for_coo, for_sparse, overload
 from maquette.tensor.sparse import (
+    CompressedParts,
     compressed_parts,
     compressed_tensor,
     coo_parts,
@@ -29,8 +35,6 @@ from maquette.tensor.sparse import (
 from maquette.tensor.tensor import Tensor
 
 Number = bool | int | float | complex
-
-_FULL = 32  # a product of all elements takes as long as this part of them one by one
 
 
 def _check_matrices(name: str, left: Tensor, right: Tensor) -> None:
@@ -64,17 +68,24 @@ def product(left: Tensor, right: Tensor) -> Tensor:
     _check_matrices("mm", left, right)
     _check_layouts(left, right)
     if left.meta.layout is strided:
-        turned: Tensor = product(right.t(), left.t()).t()
+        turned = _times_strided(right.t(), left.t()).t()
         return turned if right.meta.layout is sparse_coo else turned.contiguous()
     if right.meta.layout is strided:
-        if left.meta.layout is sparse_csr and compressed_parts(left).values.meta.ndim == 1:
-            by_rows: Tensor = csr_product(*compressed_parts(left), left.meta.shape, right)
-            return by_rows
-        indices, values = _triple(left)
-        dense: Tensor = coo_product(indices, values, left.meta.shape, right)
-        return dense
+        return _times_strided(left, right)
     made = _sparse_product(left, right)
     return made.to_sparse_csr() if made.meta.layout is sparse_csc else made
+
+
+def _times_strided(left: Tensor, right: Tensor) -> Tensor:
+    """A sparse matrix times a strided one, or a vector."""
+    parts = parts_of(left)
+    if isinstance(parts, CompressedParts) and left.meta.layout is not sparse_bsc:
+        by_rows = left.meta.layout is not sparse_csc
+        found: Tensor = compressed_product(*parts, left.meta.shape, right, by_rows)
+        return found
+    indices, values = _triple(left)
+    made: Tensor = coo_product(indices, values, left.meta.shape, right)
+    return made
 
 
 def _check_layouts(left: Tensor, right: Tensor) -> None:
@@ -98,14 +109,27 @@ def _sparse_product(left: Tensor, right: Tensor) -> Tensor:
         lambda: f"mm: expected matrices of one dtype, got {left.dtype} and {right.dtype}",
     )
     shape = (left.meta.shape[0], right.meta.shape[1])
+    if left.meta.layout is not sparse_coo:
+        return _compressed_pair(left, right, shape)
     a, v = _triple(left)
     b, w = _triple(right)
     indices, values = coo_coo_product(a, v, left.meta.shape, b, w, right.meta.shape)
-    made = coo_tensor(shape, indices, values, coalesced=True)
-    if left.meta.layout is sparse_coo:
-        return made
-    by_columns = left.meta.layout is right.meta.layout is sparse_csc
-    return compressed_of_coo(made, sparse_csc if by_columns else sparse_csr, None)
+    return coo_tensor(shape, indices, values, coalesced=True)
+
+
+def _compressed_pair(left: Tensor, right: Tensor, shape: Shape) -> Tensor:
+    """Compressed rows and columns: columns if both are, by the product of both transposed."""
+    if left.meta.layout is right.meta.layout is sparse_csc:
+        first, second = right.t(), left.t()
+        made = compressed_pair_product(
+            *compressed_parts(first), first.meta.shape, *compressed_parts(second), second.meta.shape
+        )
+        return compressed_tensor(sparse_csc, shape, *made)
+    first, second = left.to_sparse_csr(), right.to_sparse_csr()
+    made = compressed_pair_product(
+        *compressed_parts(first), left.meta.shape, *compressed_parts(second), right.meta.shape
+    )
+    return compressed_tensor(sparse_csr, shape, *made)
 
 
 for_sparse("mm")(product)
@@ -128,8 +152,8 @@ def mv_kernel(self: Tensor, vec: Tensor) -> Tensor:
             f"({vec.meta.shape[0]})"
         ),
     )
-    found: Tensor = product(self, vec.unsqueeze(1)).squeeze(1)
-    return found
+    _check_layouts(self, vec)
+    return _times_strided(self, vec)
 
 
 @for_sparse("addmm")
@@ -246,18 +270,17 @@ def _sampled(pattern: Tensor, left: Tensor, right: Tensor) -> Tensor:
         found: Tensor = sparse_values_at(left @ right, with_places)
         return found
     rows, columns = _rows_and_columns(with_places)
-    if rows.meta.numel * _FULL >= with_places.meta.numel:
-        return (left @ right)[rows, columns]
-    return (left.index_select(0, rows) * right.t().index_select(0, columns)).sum(1)
+    sampled: Tensor = sampled_products(rows, columns, left, right)
+    return sampled
 
 
 def _rows_and_columns(t: Tensor) -> tuple[Tensor, Tensor]:
     if t.meta.layout is sparse_coo:
         rows, columns = coo_parts(t).indices.unbind(0)
         return rows, columns
-    parts = compressed_parts(t)
-    majors, plain = majors_of(parts), parts.plain
-    return (majors, plain) if t.meta.layout is sparse_csr else (plain, majors)
+    parts, by_rows = compressed_parts(t), t.meta.layout is sparse_csr
+    rows, columns = coo_indices(parts.compressed, parts.plain, (1, 1), by_rows).unbind(0)
+    return rows, columns
 
 
 @_sparse_mm.composite

@@ -14,11 +14,7 @@ from maquette.core.dtype import dtype as DType
 from maquette.core.errors import check, check_index
 from maquette.core.layout import (
     contiguous_format,
-    sparse_bsc,
-    sparse_bsr,
     sparse_coo,
-    sparse_csc,
-    sparse_csr,
     strided,
 )
 from maquette.core.layout import layout as Layout
@@ -29,6 +25,7 @@ from maquette.library.sparse_kernels import for_compressed, for_coo, for_sparse
 from maquette.tensor.sparse import (
     BLOCKED,
     BY_ROWS,
+    TURNED,
     CompressedParts,
     CooParts,
     batch_dims,
@@ -196,13 +193,6 @@ def contiguous_kernel(self: Tensor, memory_format: object) -> Tensor:
 
 # --- turned -----------------------------------------------------------------------------------
 
-_TURNED = {
-    sparse_csr: sparse_csc,
-    sparse_csc: sparse_csr,
-    sparse_bsr: sparse_bsc,
-    sparse_bsc: sparse_bsr,
-}
-
 
 @for_sparse("transpose.int")
 def transpose_kernel(self: Tensor, dim0: int, dim1: int) -> Tensor:
@@ -241,7 +231,7 @@ def _compressed_transposed(
         values = parts.values
         if self.meta.layout in BLOCKED:
             values = values.transpose(batch + 1, batch + 2)
-        kind = _TURNED[self.meta.layout]
+        kind = TURNED[self.meta.layout]
         return compressed_tensor(kind, shape, parts.compressed, parts.plain, values)
     check(
         high < batch or low >= batch + 2,

@@ -165,6 +165,7 @@ from maquette.backends.loops.softmax import (
     softmax_gradients,
     softmax_rows,
 )
+from maquette.backends.loops.sparse.products import sampled_products
 from maquette.backends.loops.windows import (
     add_windows,
     line_maxima,
@@ -298,6 +299,7 @@ __all__ = [
     "running_extreme",
     "running_products",
     "running_sums",
+    "sampled_products",
     "scaled_rows",
     "silu",
     "silu_backward",
