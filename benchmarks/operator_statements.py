@@ -2,12 +2,14 @@
 
 ``{sin cos}`` stands for each of its words in turn, so that a line may be many statements. ``D`` is
 the dtype; `SETUP` makes equal arrays of it on both sides, from the same seed.
-Layers, losses, optimizers and linear algebra are in `layer_statements.py`.
+Layers, losses, optimizers and linear algebra are in `layer_statements.py`, sparse tensors in
+`sparse_statements.py`.
 """
 
 from __future__ import annotations
 
 from layer_statements import LAYERS, MATRICES
+from sparse_statements import SPARSE, SPARSE_SETUP
 
 SETUP = """
 F, L, S = T.nn.functional, T.linalg, T.special
@@ -84,6 +86,7 @@ def _step(name, **options):
         _made[key] = getattr(T.optim, name)(parameters, lr=1e-3, **options)
     _made[key].step()
 """
+SETUP += SPARSE_SETUP
 
 FLOATS = """
 T.{abs neg sign sgn signbit floor ceil round trunc frac exp exp2 expm1 sin cos tan atan sinh cosh
@@ -427,8 +430,8 @@ _step({'Adam' 'SGD'}, foreach=False)
 """
 
 BY_DTYPE = {
-    "float32": (FLOATS, LAYERS, MATRICES, MOVED, ORDERED),
-    "float64": (FLOATS, LAYERS, MATRICES, MOVED, ORDERED),
+    "float32": (FLOATS, LAYERS, MATRICES, MOVED, ORDERED, SPARSE),
+    "float64": (FLOATS, LAYERS, MATRICES, MOVED, ORDERED, SPARSE),
     "int64": (INTEGERS, MOVED, ORDERED),
     "int32": (INTEGERS, MOVED, ORDERED),
     "uint8": (INTEGERS, MOVED, ORDERED),

@@ -1,8 +1,8 @@
 """Statements on sparse tensors, for `operators.py`: each on matrices of a few sizes.
 
 ``at(n, f)`` calls ``f`` with what `SPARSE_SETUP` makes for ``n`` rows and columns: one matrix in
-every layout (``coo``, ``csr``, ``csc``, ``bsr``, ``bsc``, ``dense``), ``other`` of another pattern in
-two of them, a strided ``factor`` of 64 columns and a ``vector``.
+every layout (``coo``, ``csr``, ``csc``, ``bsr``, ``bsc``, ``dense``), ``other`` of another pattern,
+a strided ``factor`` of 64 columns and a ``vector``.
 """
 
 SPARSE_SETUP = """

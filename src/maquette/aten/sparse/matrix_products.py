@@ -12,7 +12,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import on_host
-from maquette.aten.common.large_arrays import SMALL, loops_for_floats
+from maquette.aten.common.large_arrays import loops_for_floats
 from maquette.aten.sparse.places import (
     Sizes,
     checked_compressed,
@@ -85,16 +85,35 @@ def _times(parts: tuple[Array, Array, Array], size: Sizes, right: Array, by_rows
     found = np.zeros((rows, *x.shape[1:]), values.dtype)
     tools = compiled_tools()
     width = () if x.ndim == 1 else (x.shape[1],)
-    end = "s" if width else ""
+    if values.ndim == 3 and width:
+        compressed, plain, values = _without_blocks(
+            parts, size
+        )  # a block at a time: 4 times slower
     if values.ndim == 3:
         r, c = values.shape[1:]
-        multiply = getattr(tools, f"bsr_matvec{end}")
-        given = (rows // r, columns // c, *width, r, c)
+        given = (rows // r, columns // c, r, c)
+        multiply = tools.bsr_matvec
     else:
-        multiply = getattr(tools, f"{'csr' if by_rows else 'csc'}_matvec{end}")
         given = (rows, columns, *width)
+        multiply = getattr(tools, f"{'csr' if by_rows else 'csc'}_matvec{'s' if width else ''}")
     multiply(*given, compressed, plain, values.reshape(-1), x.reshape(-1), found.reshape(-1))
     return found
+
+
+def _without_blocks(parts: tuple[Array, Array, Array], size: Sizes) -> tuple[Array, Array, Array]:
+    """Compressed rows of blocks as compressed rows of elements."""
+    compressed, plain, values = parts
+    (r, c), kind = values.shape[1:], compressed.dtype
+    rows, columns = int(size[0]), int(size[1])
+    made = (
+        np.empty(rows + 1, kind),
+        np.empty(values.size, kind),
+        np.empty(values.size, values.dtype),
+    )
+    compiled_tools().bsr_tocsr(
+        rows // r, columns // c, r, c, compressed, plain, values.reshape(-1), *made
+    )
+    return made
 
 
 compressed_product = define(
@@ -237,7 +256,7 @@ def sampled_products_kernel(
     checked_within(rows, left.shape[0])
     checked_within(columns, right.shape[1])
     a, b = wide(left), wide(right)
-    loops = loops_for_floats(xp, a, b) if rows.size * a.shape[1] >= SMALL else None
+    loops = loops_for_floats(xp, a, b)
     if loops is not None:
         found: Array = loops.sampled_products(rows, columns, a, b)
     elif rows.size * _FULL >= left.shape[0] * right.shape[1]:
