@@ -8,6 +8,7 @@ Layers, losses, optimizers and linear algebra are in `layer_statements.py`, spar
 
 from __future__ import annotations
 
+from image_statements import IMAGE_SETUP, IMAGES
 from layer_statements import LAYERS, MATRICES
 from sparse_statements import SPARSE, SPARSE_SETUP
 
@@ -86,7 +87,7 @@ def _step(name, **options):
         _made[key] = getattr(T.optim, name)(parameters, lr=1e-3, **options)
     _made[key].step()
 """
-SETUP += SPARSE_SETUP
+SETUP += SPARSE_SETUP + IMAGE_SETUP
 
 FLOATS = """
 T.{abs neg sign sgn signbit floor ceil round trunc frac exp exp2 expm1 sin cos tan atan sinh cosh
@@ -430,8 +431,8 @@ _step({'Adam' 'SGD'}, foreach=False)
 """
 
 BY_DTYPE = {
-    "float32": (FLOATS, LAYERS, MATRICES, MOVED, ORDERED, SPARSE),
-    "float64": (FLOATS, LAYERS, MATRICES, MOVED, ORDERED, SPARSE),
+    "float32": (FLOATS, LAYERS, IMAGES, MATRICES, MOVED, ORDERED, SPARSE),
+    "float64": (FLOATS, LAYERS, IMAGES, MATRICES, MOVED, ORDERED, SPARSE),
     "int64": (INTEGERS, MOVED, ORDERED),
     "int32": (INTEGERS, MOVED, ORDERED),
     "uint8": (INTEGERS, MOVED, ORDERED),

@@ -115,6 +115,23 @@ def test_resampling_and_its_gradient_give_the_plain_bits(
         np.testing.assert_array_equal(found, expected)
 
 
+SHAPES = {"lines": (7, 5, 700), "images": (5, 7, 31, 29), "volumes": (3, 4, 11, 9, 13)}
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("order", ["rows", "channels last"])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_resampling_gives_the_plain_bits_in_every_layout(
+    shape: tuple[int, ...], order: str, mode: str, plainly: Plainly
+) -> None:
+    names = {3: "linear", 4: "bilinear", 5: "trilinear"}
+    x = drawn(*shape)
+    x = x if order == "rows" else x.movedim(1, -1).contiguous().movedim(-1, 1)
+    options = {"scale_factor": 0.7, "mode": mode if mode == "nearest" else names[len(shape)]}
+    for found, expected in both(trained(lambda t: F.interpolate(t, **options), x), plainly):
+        np.testing.assert_array_equal(found, expected)
+
+
 NORMS = {
     "layer": lambda x, w: F.layer_norm(x, x.shape[-1:], w[: x.shape[-1]], w[: x.shape[-1]]),
     "group": lambda x, w: F.group_norm(x, 2, w[: x.shape[1]], w[: x.shape[1]]),

@@ -80,6 +80,17 @@ def loops_of_floats(xp: ModuleType, x: Array) -> ModuleType | None:
     return backend_for(xp).loops
 
 
+def loops_worth(xp: ModuleType, x: Array, microseconds: float) -> ModuleType | None:
+    """`loops_of_floats`, which give the plain path's bits, for small arrays too where they pay.
+
+    microseconds: how long the plain path takes for a small array.
+    """
+    if xp is not np or x.dtype.char not in "fd":
+        return None
+    backend = backend_for(xp)
+    return backend.loops if x.size >= LARGE else backend.loops_if_worth(microseconds)
+
+
 def loops_of_inexact(xp: ModuleType, x: Array) -> ModuleType | None:
     """`loops_of_floats`, for complex numbers too."""
     if xp is not np or x.size < LARGE or x.dtype.char not in "fdFD":

@@ -77,6 +77,7 @@ from maquette.backends.loops.images.points import (
     corners,
     sampled,
 )
+from maquette.backends.loops.images.resampling import planes_back, resampled_planes
 from maquette.backends.loops.lapack import for_each
 from maquette.backends.loops.lines import (
     row_extremes,
@@ -169,8 +170,6 @@ from maquette.backends.loops.sparse.products import sampled_products
 from maquette.backends.loops.windows import (
     add_windows,
     line_maxima,
-    resampled,
-    resampled_back,
     window_maxima,
 )
 
@@ -287,8 +286,8 @@ __all__ = [
     "log_softmax_rows",
     "logistic",
     "normal_blocks",
-    "resampled",
-    "resampled_back",
+    "planes_back",
+    "resampled_planes",
     "row_extremes",
     "row_gradients",
     "row_moments",

@@ -1,4 +1,4 @@
-"""Loops over windows: sums, largest elements, resampling. All give the plain path's bits."""
+"""Loops over windows: sums and largest elements. All give the plain path's bits."""
 
 from __future__ import annotations
 
@@ -231,71 +231,4 @@ def line_maxima(x: Array, places: int, kernel: int, stride: int, dilation: int) 
     """The largest of each window of rows [rows, length] that hold all of them."""
     out = np.empty((x.shape[0], places), x.dtype)
     _line_maxima(np.ascontiguousarray(x), out, kernel, stride, dilation)
-    return out
-
-
-# --- resampling ------------------------------------------------------------------------------
-
-
-@compiled
-def _add_product(row: Array, weight: Any, total: Array) -> None:
-    for i in range(row.size):
-        total[i] += row[i] * weight
-
-
-@compiled
-def _resampled_rows(x: Array, index: Array, weights: Array, out: Array) -> None:
-    for o in range(x.shape[0]):
-        for j in range(index.shape[1]):
-            for k in range(index.shape[0]):
-                _add_product(x[o, index[k, j]], weights[k, j], out[o, j])
-
-
-@compiled
-def _resampled_elements(x: Array, index: Array, weights: Array, out: Array) -> None:
-    for o in range(x.shape[0]):
-        row, made = x[o], out[o]
-        for k in range(index.shape[0]):
-            places, factors = index[k], weights[k]
-            for j in range(places.size):
-                made[j] += row[places[j]] * factors[j]
-
-
-def resampled(x: Array, index: Array, weights: Array) -> Array:
-    """The sums over k of ``x[:, index[k, j]] * weights[k, j]``; x: [outer, size, inner]."""
-    out = np.zeros((x.shape[0], index.shape[1], x.shape[2]), x.dtype)
-    if x.shape[2] == 1:
-        lines = out.reshape(out.shape[:2])
-        _resampled_elements(x.reshape(x.shape[:2]), index, weights, lines)
-    else:
-        _resampled_rows(x, index, weights, out)
-    return out
-
-
-@compiled
-def _rows_back(grad: Array, index: Array, weights: Array, out: Array) -> None:
-    for o in range(grad.shape[0]):
-        for k in range(index.shape[0]):
-            for j in range(index.shape[1]):
-                _add_product(grad[o, j], weights[k, j], out[o, index[k, j]])
-
-
-@compiled
-def _elements_back(grad: Array, index: Array, weights: Array, out: Array) -> None:
-    for o in range(grad.shape[0]):
-        row, made = grad[o], out[o]
-        for k in range(index.shape[0]):
-            places, factors = index[k], weights[k]
-            for j in range(places.size):
-                made[places[j]] += row[j] * factors[j]
-
-
-def resampled_back(grad: Array, index: Array, weights: Array, size: int) -> Array:
-    """The adjoint of `resampled` in x, whose middle has a size."""
-    out = np.zeros((grad.shape[0], size, grad.shape[2]), grad.dtype)
-    if grad.shape[2] == 1:
-        lines = out.reshape(out.shape[:2])
-        _elements_back(grad.reshape(grad.shape[:2]), index, weights, lines)
-    else:
-        _rows_back(grad, index, weights, out)
     return out

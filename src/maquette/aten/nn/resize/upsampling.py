@@ -18,8 +18,8 @@ from maquette.aten.common.batching_forms import folded
 from maquette.aten.common.element_types import check_no_halves_on_cpu
 from maquette.aten.nn.resize.resampling import (
     Rule,
+    Taps,
     cubic_taps,
-    dims_of,
     linear_taps,
     nearest_exact_taps,
     nearest_taps,
@@ -111,9 +111,7 @@ class Family:
         align = "bool align_corners, " if self.aligns else ""
         return align + ", ".join(f"float? {n}=None" for n in names)
 
-    def taps(
-        self, size: Ints, out: Ints, align: bool, scales: Scales, kind: object
-    ) -> list[tuple[Array, Array]]:
+    def taps(self, size: Ints, out: Ints, align: bool, scales: Scales, kind: object) -> list[Taps]:
         """The taps of each dimension, the last first."""
         rule = self.rule(align)
         precision = np.float64 if kind == np.float64 or kind == np.uint8 else np.float32
@@ -149,13 +147,9 @@ class Family:
             align, scales = _split(parameters, self.aligns)
             x = wide(input)
             taps = self.taps(x.shape[2:], output_size, align, scales, x.dtype)
-            for axis, each in zip(dims_of(x, self.dims), taps):
-                plain = len(each[0]) == 1 and (each[1] == 1).all()
-                if x.dtype == np.uint8 and not plain:
-                    x = resampled_bytes(xp, x, axis, each)
-                else:
-                    x = resampled(xp, x, axis, each)
-            return x
+            if x.dtype == np.uint8 and not all(each.is_choice for each in taps):
+                return resampled_bytes(xp, x, taps)
+            return resampled(xp, x, taps)
 
         page.linear(self=self._gradient())
         return page
@@ -207,9 +201,7 @@ class Family:
             align, scales = _split(parameters, self.aligns)
             g = wide(grad)
             taps = self.taps(input_size[2:], output_size, align, scales, g.dtype)
-            for axis, each in zip(dims_of(g, self.dims), taps):
-                g = resampled_back(xp, g, axis, input_size[axis], each)
-            return g
+            return resampled_back(xp, g, input_size[:1:-1], taps)
 
         page.linear(grad_output=self._second_gradient())
         return page
