@@ -15,15 +15,15 @@ import warnings
 import pytest
 
 import maquette as mq
-from maquette.fake.describe import (
+from maquette.fake.described.describe import (
     CreationMeta,
     MetaTensorDesc,
     MetaTensorDescriber,
     ViewFunc,
     safe_grad,
-    safe_is_leaf,
 )
-from maquette.fake.meta_converter import MetaConverter
+from maquette.fake.described.meta_converter import MetaConverter
+from maquette.fake.kinds import safe_is_leaf
 from maquette.tensor.keys import keys_for
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import wrap
@@ -261,7 +261,7 @@ def test_M17_each_thing_is_logged_once_and_each_source_again(
     conv: MetaConverter, caplog: pytest.LogCaptureFixture
 ) -> None:
     x = mq.ones(3)
-    with caplog.at_level(logging.DEBUG, "maquette.fake.describe"):
+    with caplog.at_level(logging.DEBUG, "maquette.fake.described.describe"):
         for _ in range(2):
             conv(x, source="L['x']")
         conv(x)

@@ -13,8 +13,8 @@ from contextlib import suppress
 import pytest
 
 import maquette as mq
-from maquette.fake.describe import safe_is_leaf
-from maquette.fake.meta_converter import MetaConverter
+from maquette.fake.described.meta_converter import MetaConverter
+from maquette.fake.kinds import safe_is_leaf
 
 Step = Callable[[mq.Tensor, random.Random], mq.Tensor]
 

@@ -16,15 +16,11 @@ from maquette.dispatch.subclasses import (
     return_and_correct_aliasing,
     transform_subclass,
 )
-from maquette.fake.comparing import assert_eq, assert_metadata_eq
-from maquette.fake.describe import (
-    CreationMeta,
-    MetaTensorDescriber,
-    ViewFunc,
-    disable_inference_mode_for_fake_prop,
-)
+from maquette.fake.described.comparing import assert_eq, assert_metadata_eq
+from maquette.fake.described.describe import CreationMeta, MetaTensorDescriber, ViewFunc
+from maquette.fake.described.meta_converter import MetaConverter
 from maquette.fake.exceptions import UnsupportedFakeTensorException
-from maquette.fake.meta_converter import MetaConverter
+from maquette.fake.kinds import disable_inference_mode_for_fake_prop
 from maquette.tensor.wrapper_subclasses import make_wrapper_subclass
 from maquette.transforms.inspection import get_unwrapped, maybe_get_bdim, maybe_get_level
 

@@ -6,7 +6,7 @@ import pytest
 from tests.fake.test_meta_conversion import TwoTensor, coo, two
 
 import maquette as mq
-from maquette.fake.meta_converter import MetaConverter
+from maquette.fake.described.meta_converter import MetaConverter
 from maquette.symbolic import (
     DimDynamic,
     LocalSource,

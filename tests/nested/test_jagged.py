@@ -6,8 +6,8 @@ import pytest
 
 import maquette as mq
 import maquette.torch as torch
-from maquette.fake.describe import MetaTensorDescriber
-from maquette.fake.meta_converter import MetaConverter
+from maquette.fake.described.describe import MetaTensorDescriber
+from maquette.fake.described.meta_converter import MetaConverter
 from maquette.nested import NestedTensor, nested_tensor, nested_tensor_from_jagged
 from maquette.symbolic import ShapeEnv
 from maquette.tensor.nested_ints import nested_int_of

@@ -9,9 +9,9 @@ import pytest
 
 import maquette as mq
 import maquette.torch as torch
-from maquette.fake.describe import MetaTensorDescriber
+from maquette.fake.described.describe import MetaTensorDescriber
+from maquette.fake.described.meta_converter import MetaConverter
 from maquette.fake.exceptions import UnsupportedFakeTensorException, UnsupportedOperatorException
-from maquette.fake.meta_converter import MetaConverter
 from maquette.nested import StridedNestedTensor, as_nested_tensor, nested_tensor, to_padded_tensor
 from maquette.torch.autograd.gradcheck import gradcheck, gradgradcheck
 

@@ -33,20 +33,20 @@ from maquette.fake.tensor import FakeTensor
 
 # Imported when first asked for: few programs need them.
 _LATER = {
-    "assert_eq": "maquette.fake.comparing",
-    "assert_metadata_eq": "maquette.fake.comparing",
+    "assert_eq": "maquette.fake.described.comparing",
+    "assert_metadata_eq": "maquette.fake.described.comparing",
     "FakeCopyMode": "maquette.fake.copying",
     "CrossRefFakeMode": "maquette.fake.real.cross_reference",
-    "CreationMeta": "maquette.fake.describe",
-    "MetaConverter": "maquette.fake.meta_converter",
-    "MetaStorageDesc": "maquette.fake.describe",
-    "MetaTensorDesc": "maquette.fake.describe",
-    "MetaTensorDescriber": "maquette.fake.describe",
+    "CreationMeta": "maquette.fake.described.describe",
+    "MetaConverter": "maquette.fake.described.meta_converter",
+    "MetaStorageDesc": "maquette.fake.described.describe",
+    "MetaTensorDesc": "maquette.fake.described.describe",
+    "MetaTensorDescriber": "maquette.fake.described.describe",
     "detect_fake_mode": "maquette.fake.detecting",
     "is_fake": "maquette.fake.detecting",
     "maybe_get_fake_mode": "maquette.fake.detecting",
-    "safe_grad": "maquette.fake.describe",
-    "safe_is_leaf": "maquette.fake.describe",
+    "safe_grad": "maquette.fake.described.describe",
+    "safe_is_leaf": "maquette.fake.kinds",
     "try_convert_fake_to_real": "maquette.fake.real.to_real",
 }
 

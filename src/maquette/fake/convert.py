@@ -15,7 +15,7 @@ from maquette.core.layout import strided
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import expect_alike
 from maquette.dispatch import keysets as K
-from maquette.fake.describe import counts_as_inference, safe_is_leaf
+from maquette.fake.kinds import counts_as_inference, safe_is_leaf
 from maquette.fake.memo import Entry, Memo
 from maquette.fake.real.data import keep_data
 from maquette.fake.symbols import Symbols, remember_value

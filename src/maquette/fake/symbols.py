@@ -16,11 +16,6 @@ from maquette.core.strides import contiguous_strides
 from maquette.dispatch.subclasses import is_traceable_wrapper_subclass
 from maquette.fake.dynamic import ITEM
 from maquette.symbolic.numbers import SymInt
-from maquette.symbolic.program.contexts import (
-    DimDynamic,
-    StatelessSymbolicContext,
-    SubclassSymbolicContext,
-)
 from maquette.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -42,7 +37,7 @@ class Symbols(NamedTuple):
         context = self.context
         if context is None:
             return self.of_attribute(name, None)
-        assert isinstance(context, SubclassSymbolicContext), (
+        assert isinstance(context, symbolic.SubclassSymbolicContext), (
             f"the symbolic context of a {type(t).__name__}, a wrapper subclass, must be a "
             f"SubclassSymbolicContext; got a {type(context).__name__}"
         )
@@ -58,12 +53,14 @@ class Symbols(NamedTuple):
         It stays as it is where every size of the tensor does.
         """
         context = self.context
-        if isinstance(context, StatelessSymbolicContext) and all(
-            policy is DimDynamic.STATIC for policy in context.dynamic_sizes
+        if isinstance(context, symbolic.StatelessSymbolicContext) and all(
+            policy is symbolic.DimDynamic.STATIC for policy in context.dynamic_sizes
         ):
             return value
         source = symbolic.EphemeralSource("symint_visitor_fn")
-        made = self.env.create_unspecified_symint_and_symbol(value, source, DimDynamic.DYNAMIC)
+        made = self.env.create_unspecified_symint_and_symbol(
+            value, source, symbolic.DimDynamic.DYNAMIC
+        )
         return made
 
     def of_grad(self, t: Tensor, grad: Tensor) -> Symbols:
@@ -83,7 +80,7 @@ class Symbols(NamedTuple):
         context = self.context
         if context is None:
             return self.of_attribute("_base", None)
-        assert isinstance(context, StatelessSymbolicContext), (
+        assert isinstance(context, symbolic.StatelessSymbolicContext), (
             f"the symbolic context of a view must be a StatelessSymbolicContext, which says how "
             f"its base becomes symbolic; got a {type(context).__name__}"
         )
@@ -122,18 +119,22 @@ def _fits(context: object, t: Tensor, grad: Tensor) -> bool:
         return False
     if t._base is not None and grad._base is not None and t._base.ndim != grad._base.ndim:
         return False
-    if is_traceable_wrapper_subclass(grad) is not isinstance(context, SubclassSymbolicContext):
+    if is_traceable_wrapper_subclass(grad) is not isinstance(
+        context, symbolic.SubclassSymbolicContext
+    ):
         return False
-    if isinstance(context, SubclassSymbolicContext):
+    if isinstance(context, symbolic.SubclassSymbolicContext):
         names: Any = grad.__tensor_flatten__()
         return set(names[0]) == set(context.inner_contexts)
     return True
 
 
-def _all_dynamic(t: Tensor) -> StatelessSymbolicContext:
+def _all_dynamic(t: Tensor) -> symbolic.StatelessSymbolicContext:
     """Every size a symbol of its own; so of a view's base, too."""
     base = None if t._base is None else _all_dynamic(t._base)
-    return StatelessSymbolicContext([DimDynamic.DYNAMIC] * t.meta.ndim, view_base_context=base)
+    return symbolic.StatelessSymbolicContext(
+        [symbolic.DimDynamic.DYNAMIC] * t.meta.ndim, view_base_context=base
+    )
 
 
 def translated(meta: TensorMeta, env: symbolic.ShapeEnv) -> TensorMeta:

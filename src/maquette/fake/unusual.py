@@ -20,8 +20,8 @@ from maquette.dispatch import keysets as K
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.subclasses import is_traceable_wrapper_subclass
 from maquette.dispatch.tls import tls
-from maquette.fake.describe import counts_as_inference, safe_is_leaf
 from maquette.fake.exceptions import UnsupportedFakeTensorException
+from maquette.fake.kinds import counts_as_inference, safe_is_leaf
 from maquette.fake.layouts import pattern_of, specifying_nothing
 from maquette.fake.memo import Memo
 from maquette.fake.symbols import Symbols

@@ -29,7 +29,6 @@ from maquette.library.python_kernels import python_kernel
 from maquette.library.registrations import Undo, canonical_name, find_overload
 from maquette.library.special_kernels.dispatch_rules import add_dispatch_rule
 from maquette.library.special_kernels.provided_kernels import ProvidedKernel, Provider
-from maquette.library.symm_mem import note_symm_mem_args
 
 _KINDS = ("DEF", "IMPL", "FRAGMENT")
 _ALIAS_ANALYSES = ("", "FROM_SCHEMA", "CONSERVATIVE")
@@ -219,6 +218,8 @@ class Library:
 
     def register_symm_mem_args(self, op_name: str | OpOverload, arg_names: Iterable[str]) -> None:
         """Note which arguments of an operator want symmetric memory (`symm_mem`)."""
+        from maquette.library.symm_mem import note_symm_mem_args  # noqa: PLC0415  # few need it
+
         self._check_alive()
         self.on_destroy(note_symm_mem_args(self._qualified_name(op_name), arg_names))
 

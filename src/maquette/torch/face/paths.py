@@ -61,7 +61,7 @@ PACKAGES = {
     "_subclasses.fake_tensor": "maquette.fake",
     "_subclasses.fake_utils": "maquette.fake.real.cross_reference",
     "_subclasses.functional_tensor": "maquette.torch.tracing.functional_tensors",
-    "_subclasses.meta_utils": "maquette.fake.meta_utils",
+    "_subclasses.meta_utils": "maquette.fake.described.meta_utils",
     "_subclasses.schema_check_mode": "maquette.fake.real.schema_check",
     "_tensor": "maquette.tensor.tensor",
     "_tensor_str": "maquette.torch.helpers.tensor_str",

@@ -17,13 +17,10 @@ from maquette.core.device import meta as meta_device
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import expect_alike
 from maquette.dispatch import keysets as K
-from maquette.fake.comparing import assert_eq, assert_metadata_eq
-from maquette.fake.describe import (
-    MetaTensorDescriber,
-    counts_as_inference,
-    safe_is_leaf,
-)
+from maquette.fake.described.comparing import assert_eq, assert_metadata_eq
+from maquette.fake.described.describe import MetaTensorDescriber
 from maquette.fake.exceptions import UnsupportedFakeTensorException
+from maquette.fake.kinds import counts_as_inference, safe_is_leaf
 from maquette.fake.memo import Memo
 from maquette.fake.real.data import keep_data
 from maquette.fake.symbols import Symbols

@@ -12,10 +12,8 @@ import enum
 import itertools
 import json
 import logging
-import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -24,9 +22,9 @@ from maquette.core.dtype import dtype
 from maquette.core.layout import layout, mkldnn, sparse_coo, strided
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.subclasses import is_traceable_wrapper_subclass
-from maquette.tensor.keys import ADINPLACE
+from maquette.fake.kinds import counts_as_inference, safe_is_leaf
 from maquette.tensor.nested_ints import nested_int_of
-from maquette.tensor.sparse import BY_ROWS, COMPRESSED, SPARSE_LAYOUTS, coo_parts, sparse_dims
+from maquette.tensor.sparse import BY_ROWS, SPARSE_LAYOUTS, coo_parts, sparse_dims
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.functional.wrapper import FunctionalWrapper
@@ -264,67 +262,11 @@ def _plain(value: object) -> object:
     return value if isinstance(value, _AS_WRITTEN) else repr(value)
 
 
-def safe_is_leaf(t: Tensor | MetaTensorDesc) -> bool:
-    """Whether a tensor, or one described, is a leaf; False where that cannot be told."""
-    try:
-        return t.is_leaf
-    except RuntimeError:
-        return False
-
-
 def safe_grad(t: Tensor | MetaTensorDesc) -> Tensor | MetaTensorDesc | None:
     """The gradient of a tensor, or of one described; None, without a warning, for a non-leaf."""
     if isinstance(t, MetaTensorDesc):
         return t.grad
     return None if t._ag is None else t._ag.grad
-
-
-# --- kinds of tensors -------------------------------------------------------------------------
-
-
-def is_sparse_coo(t: object) -> bool:
-    """Whether this is a COO tensor."""
-    return isinstance(t, Tensor) and t.meta.layout is sparse_coo
-
-
-def is_sparse_compressed_layout(kind: layout) -> bool:
-    """Whether a layout is CSR, CSC, BSR or BSC."""
-    return kind in COMPRESSED
-
-
-def is_sparse_compressed(t: object) -> bool:
-    """Whether this is a tensor of a compressed sparse layout."""
-    return isinstance(t, Tensor) and t.meta.layout in COMPRESSED
-
-
-def is_sparse_any(t: object) -> bool:
-    """Whether this is a tensor of any sparse layout."""
-    return is_sparse_coo(t) or is_sparse_compressed(t)
-
-
-class _Undone(threading.local):
-    """Whether inference tensors are to count as normal ones, in one thread."""
-
-    def __init__(self) -> None:
-        self.depth = 0
-
-
-_undone = _Undone()
-
-
-@contextmanager
-def disable_inference_mode_for_fake_prop() -> Iterator[None]:
-    """For a block: describe inference tensors as normal ones, and convert them to normal ones."""
-    _undone.depth += 1
-    try:
-        yield
-    finally:
-        _undone.depth -= 1
-
-
-def counts_as_inference(t: Tensor) -> bool:
-    """Whether a tensor is to be converted to an inference tensor."""
-    return not t._keys & ADINPLACE and not _undone.depth
 
 
 class _Wrapper(Protocol):

@@ -6,12 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from maquette.core.layout import sparse_coo
-from maquette.fake.describe import (
-    MetaTensorDesc,
-    counts_as_inference,
-    safe_grad,
-    safe_is_leaf,
-)
+from maquette.fake.described.describe import MetaTensorDesc, safe_grad
+from maquette.fake.kinds import counts_as_inference, safe_is_leaf
 from maquette.tensor.sparse import COMPRESSED, coo_parts, sparse_dims
 from maquette.tensor.tensor import Tensor
 
