@@ -198,8 +198,8 @@ def _raise_declined(
     others = dict.fromkeys(type(t).__name__ for t in tensors_in(params) if type(t) not in types)
     beside = f"; they came with arguments of type {', '.join(others)}" if others else ""
     raise TypeError(
-        f"{op}: no implementation was found, every __torch_dispatch__ gave NotImplemented; asked "
-        f"were {', '.join(asked)}{beside}"
+        f"Multiple dispatch failed for 'torch.ops.{op}'; all __torch_dispatch__ handlers returned "
+        f"NotImplemented; asked were {', '.join(asked)}{beside}"
     )
 
 

@@ -178,7 +178,7 @@ class TensorGeometry(TensorSurface):
         """Address of the first element; 0 where there is none."""
         if self.meta.layout in FAMILY:
             raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
-        if self._storage.data is None or self.meta.numel == 0:
+        if self.meta.numel == 0 or self._storage.data is None:
             return 0
         return self._storage.data_ptr() + self.meta.offset * self.meta.itemsize
 
