@@ -167,7 +167,8 @@ class _ToldMeta(TensorMeta):
     """The meta of one tensor whose class tells what it is; not interned.
 
     Reading a fact calls ``__torch_dispatch__`` with the operator that asks for it, whoever reads:
-    a member, a composite operator, a kernel. So no other tensor pays for the question.
+    a member, a composite operator, a kernel. So no other tensor pays for the question. An alias
+    that is made below the handler shares the meta, as any alias does, and is told of as well.
     """
 
     __slots__ = ("asked", "asking", "made", "tensor")
