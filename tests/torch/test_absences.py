@@ -109,6 +109,5 @@ def test_marks_for_the_script_compiler_can_be_imported():
 
 
 def test_decorators_for_what_is_absent_give_back_what_they_mark():
-    assert torch.utils.data.functional_datapipe("batched")(int) is int
     assert torch.compiler.substitute_in_graph(max)(min) is min
     assert torch.jit.interface(int) is int

@@ -14,7 +14,6 @@ from maquette.torch.utils.data.collate import collate, default_collate_fn_map
     [
         "cuda.CUDAPluggableAllocator",
         "sparse.to_sparse_semi_structured",
-        "utils.data.IterDataPipe",
         "utils.flop_counter.register_flop_formula",
         "multiprocessing.reductions.rebuild_tensor",
         "profiler.ExecutionTraceObserver",

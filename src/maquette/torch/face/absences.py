@@ -80,9 +80,7 @@ ADVICE = {
     "utils.bottleneck": "use cProfile",
     "utils.bundled_inputs": _ELSEWHERE,
     "utils.cpp_extension": "write the operator with maquette.library",
-    "utils.data.datapipes": "write an IterableDataset",
-    "utils.data.graph": "write an IterableDataset",
-    "utils.data.graph_settings": "write an IterableDataset",
+    "utils.data.datapipes.dataframe": "map a pipe by a function of data frames",
     "utils.mobile_optimizer": _ELSEWHERE,
 }
 """By path below ``torch``, what to do instead; submodules of these are absent likewise."""

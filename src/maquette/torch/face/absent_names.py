@@ -84,10 +84,6 @@ _NAMES = {
         )
     },
     "autograd.variable": {"use torch.Tensor": "VariableMeta"},
-    "utils.data": {
-        "write an IterableDataset": "DFIterDataPipe DataChunk IterDataPipe MapDataPipe "
-        "guaranteed_datapipes_determinism non_deterministic runtime_validation_disabled"
-    },
     "utils.flop_counter": {
         "give custom_mapping= to FlopCounterMode, or an operator's cost on its page": "addmm_flop "
         "baddbmm_flop bmm_flop conv_backward_flop conv_flop conv_flop_count mm_flop "
@@ -191,9 +187,6 @@ _DECORATORS: dict[tuple[str, str], Callable[..., object]] = {
     ("compiler", "nested_compile_region"): _as_it_is,
     ("compiler", "substitute_in_graph"): _as_it_is_whatever,
     ("jit", "interface"): _as_it_is,
-    ("utils.data", "argument_validation"): _as_it_is,
-    ("utils.data", "functional_datapipe"): _as_it_is_whatever,
-    ("utils.data", "runtime_validation"): _as_it_is,
 }
 
 

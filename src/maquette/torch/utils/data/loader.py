@@ -7,6 +7,7 @@ only, so ``pin_memory`` changes nothing.
 from __future__ import annotations
 
 import functools
+import importlib
 import itertools
 import multiprocessing
 import os
@@ -76,7 +77,11 @@ class DataLoader:
         pin_memory_device: str = "",
         in_order: bool = True,
     ) -> None:
-        self.dataset = dataset
+        self.dataset: Any = dataset
+        if _is_pipe(dataset):
+            self.dataset = _pipes().held(dataset, shuffle)
+            # A pipe that is read in order shuffles by itself, if it is to.
+            shuffle = None if isinstance(dataset, IterableDataset) else shuffle
         self._check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
         self._check_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
         self.num_workers = num_workers
@@ -218,6 +223,17 @@ class DataLoader:
         return _DatasetKind.Iterable if iterated else _DatasetKind.Map
 
     @property
+    def _of_pipes(self) -> bool:
+        return _is_pipe(self.dataset)
+
+    @property
+    def _worker_begins(self) -> tuple[Callable[[int], None] | None, Callable[..., None] | None]:
+        """What a worker calls first, with its number, and what seeds its pipes."""
+        if not self._of_pipes:
+            return self.worker_init_fn, None
+        return _pipes().sharing_init(self.worker_init_fn), _pipes().seed
+
+    @property
     def _index_sampler(self) -> Any:
         return self.batch_sampler if self._auto_collation else self.sampler
 
@@ -232,14 +248,18 @@ class DataLoader:
 
     def _get_iterator(self) -> Iterator[Any]:  # programs' own loaders replace it
         indices = iter(self._index_sampler)
+        pipes_seed = _pipes().draw_seed(self.dataset, self.generator) if self._of_pipes else None
         # Drawn with no workers, too: programs draw the same numbers after it either way.
         seed = int(mq.empty((), dtype=int64).random_(generator=self.generator).item())
         if self.num_workers == 0:
+            if self._of_pipes:
+                _pipes().seed(self.dataset, pipes_seed)
+                _pipes().share(self.dataset)
             return Batches(self, map(self._fetcher(self.dataset), indices))
         if self._iterator is not None and not self._iterator.done.is_set():
-            self._iterator.begin_again()
+            self._iterator.begin_again(pipes_seed)
             return WorkersBatches(self, self._iterator, indices)
-        workers = Workers(self, seed)
+        workers = Workers(self, seed, pipes_seed)
         if self.persistent_workers:
             self._iterator = workers
             weakref.finalize(self, workers.close)
@@ -313,6 +333,15 @@ class WorkersBatches(Batches):
         """End workers that do not stay, before the last batch has come."""
         if self.at_end is not None:
             self.at_end()
+
+
+def _is_pipe(dataset: object) -> bool:
+    """Whether it is of `datapipes`, which are loaded by those who have pipes."""
+    return getattr(type(dataset), "_is_datapipe", False)
+
+
+def _pipes() -> Any:
+    return importlib.import_module("maquette.torch.utils.data.datapipes.loading")
 
 
 class _InfiniteConstantSampler:

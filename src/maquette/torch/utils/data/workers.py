@@ -68,7 +68,10 @@ class _Ended(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What a worker is told once: the data set, how to fetch, and who it is."""
+    """What a worker is told once: the data set, how to fetch, and who it is.
+
+    seed_pipes: seeds the data set, if it is of pipes, by ``pipes_seed``.
+    """
 
     dataset: Any
     fetcher: Callable[[Any], Callable[[Any], Any]]
@@ -76,6 +79,8 @@ class Settings(NamedTuple):
     worker: int
     workers: int
     seed: int
+    seed_pipes: Callable[[Any, int | None], None] | None = None
+    pipes_seed: int | None = None
 
 
 def _generate_state(base_seed: int, worker_id: int) -> list[int]:
@@ -94,6 +99,8 @@ def work(settings: Settings, tasks: Any, results: Any, done: Any) -> None:
     failed: ExceptionWrapper | None = None
     fetch: Callable[[Any], Any] | None = None
     try:
+        if settings.seed_pipes is not None:
+            settings.seed_pipes(settings.dataset, settings.pipes_seed)
         if settings.init is not None:
             settings.init(settings.worker)
         fetch = settings.fetcher(settings.dataset)
@@ -111,6 +118,8 @@ def work(settings: Settings, tasks: Any, results: Any, done: Any) -> None:
             break
         number, indices = task
         if number is None:  # a new epoch: begin the data set again
+            if settings.seed_pipes is not None:
+                settings.seed_pipes(settings.dataset, indices)
             fetch = settings.fetcher(settings.dataset)
             continue
         results.put((number, _fetched(fetch, indices, failed, where, settings.worker)))
@@ -194,7 +203,7 @@ class _Round:
 class Workers:
     """The processes of one loader, their queues, and the order of what they do."""
 
-    def __init__(self, loader: Any, seed: int) -> None:
+    def __init__(self, loader: Any, seed: int, pipes_seed: int | None = None) -> None:
         context = loader.multiprocessing_context or multiprocessing
         self.timeout: float = loader.timeout
         self.in_order: bool = loader.in_order
@@ -204,14 +213,17 @@ class Workers:
         self.tasks = [context.Queue() for _ in range(loader.num_workers)]
         self.round: _Round | None = None
         self.processes = []
+        init, seed_pipes = loader._worker_begins
         for worker, tasks in enumerate(self.tasks):
             settings = Settings(
                 loader.dataset,
                 loader._fetcher,
-                loader.worker_init_fn,
+                init,
                 worker,
                 loader.num_workers,
                 seed,
+                seed_pipes,
+                pipes_seed,
             )
             process = context.Process(
                 target=work, args=(settings, tasks, self.results, self.done), daemon=True
@@ -250,10 +262,10 @@ class Workers:
                 f"num_workers=0 the error is seen where it happens"
             )
 
-    def begin_again(self) -> None:
+    def begin_again(self, pipes_seed: int | None = None) -> None:
         """Let all workers begin the data set anew: a new epoch of workers that stay."""
         for tasks in self.tasks:
-            tasks.put((None, None))
+            tasks.put((None, pipes_seed))
 
     def _shutdown_workers(self) -> None:
         """PyTorch's name of `close`, which programs call."""
