@@ -6,7 +6,6 @@ import warnings
 
 import pytest
 
-import maquette.torch as torch
 from maquette.torch.utils.data import (
     DataChunk,
     DataLoader,
