@@ -341,9 +341,7 @@ def spdiags(
         )
     if len(set(places.tolist())) != places.numel():
         raise RuntimeError("Offset tensor contains duplicate values")
-    columns = ops.aten.arange(rows.size(1), device=rows.device).expand(rows.shape)
-    at = columns - places.unsqueeze(1)
-    inside = (at >= 0) & (at < shape[0]) & (columns < shape[1])
-    indices = ops.aten.stack([at[inside], columns[inside]])
-    made = sparse_coo_tensor(indices, rows[inside], list(shape))  # a diagonal after the other
+    # A diagonal after the other.
+    indices, source = ops.maquette.diagonal_places(places, rows.size(1), list(shape))
+    made = sparse_coo_tensor(indices, rows.reshape((-1,)).index_select(0, source), list(shape))
     return made if layout in (None, sparse_coo) else made.coalesce().to_sparse(layout=layout)

@@ -17,7 +17,7 @@ from maquette.aten.sparse.forms import (
     values_at,
 )
 from maquette.aten.sparse.layouts import turned_compressed
-from maquette.aten.sparse.primitives import coo_intersection
+from maquette.aten.sparse.merging import coo_intersection
 from maquette.core.dtype import dtype as DType
 from maquette.core.errors import check
 from maquette.core.layout import layout as Layout

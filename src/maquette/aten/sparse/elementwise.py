@@ -11,15 +11,19 @@ from collections.abc import Callable, Sequence
 from maquette.aten.common.operators import aten
 from maquette.aten.sparse.forms import (
     coalesced,
-    compressed_of_coo,
     compressed_of_dense,
-    coo_of,
     dense_of,
     layout_name,
     places_of,
     values_at,
 )
-from maquette.aten.sparse.primitives import coo_intersection, coo_merge
+from maquette.aten.sparse.layouts import coo_indices, plus_coo
+from maquette.aten.sparse.merging import (
+    compressed_pair,
+    coo_intersection,
+    coo_merge,
+    coo_product_of_two,
+)
 from maquette.core.dtype import bool_
 from maquette.core.errors import check
 from maquette.core.layout import sparse_coo, strided
@@ -27,9 +31,13 @@ from maquette.core.promotion import promote_types, result_type_of
 from maquette.library.sparse_kernels import for_sparse, overload
 from maquette.tensor.sparse import (
     BLOCKED,
+    BY_ROWS,
+    CompressedParts,
     CooParts,
     batch_dims,
     block_of,
+    compressed_parts,
+    compressed_tensor,
     coo_parts,
     coo_tensor,
     nnz_of,
@@ -163,16 +171,22 @@ def _dense_and_sparse(self: Tensor | Number, other: Tensor, alpha: Number) -> Te
             f"dense-sparse addition does not currently support broadcasting)"
         ),
     )
-    to = self.to(kind, copy=True)
-    if not to.is_contiguous() and not to.meta.is_dense:
-        to = to.clone()
     values = parts.values.to(kind) if alpha == 1 else parts.values.to(kind) * alpha
-    if not isinstance(parts, CooParts):
+    base = self if self.meta.dtype is kind else self.to(kind)
+    if isinstance(parts, CompressedParts) and batch_dims(other):
+        to = base.clone() if base.is_contiguous() or base.meta.is_dense else base.contiguous()
         added: Tensor = to.index_put(places_of(other), values, accumulate=True)
         return added
-    if parts.indices.meta.shape[0] == 0:
-        return to + values.sum(0)
-    found: Tensor = to.index_put(parts.indices.unbind(0), values, accumulate=True)
+    if isinstance(parts, CooParts):
+        indices, coalesced_ = parts.indices, parts.coalesced
+    else:
+        by_rows = other.meta.layout in BY_ROWS
+        indices = coo_indices(parts.compressed, parts.plain, block_of(other), by_rows)
+        values = values.reshape((indices.meta.shape[1], *other.meta.shape[2:]))
+        coalesced_ = False  # nothing says that each is there once
+    if indices.meta.shape[0] == 0:
+        return base + values.sum(0)
+    found: Tensor = plus_coo(base, indices, values, coalesced_)
     return found
 
 
@@ -229,8 +243,20 @@ def _sum_of_compressed(self: Tensor, other: Tensor, alpha: Number) -> Tensor:
     if batch_dims(self):
         both = aten.add(dense_of(self), dense_of(other), alpha=alpha)
         return compressed_of_dense(both, self.meta.layout, block, sparse_dims(self)[1])
-    total = _sum_of_coo(coo_of(self), coo_of(other), alpha)
-    return compressed_of_coo(total, self.meta.layout, block)
+    kind = promote_types(self.dtype, other.dtype)
+    right = b.values.to(kind) if alpha == 1 else b.values.to(kind) * alpha
+    return _pair(self, other, a.values.to(kind), right, product=False)
+
+
+def _pair(self: Tensor, other: Tensor, left: Tensor, right: Tensor, *, product: bool) -> Tensor:
+    """The sum or the product of two compressed matrices with these values, of one dtype."""
+    a, b = compressed_parts(self), compressed_parts(other)
+    at = 1 if self.meta.layout in BY_ROWS else 0
+    minors = self.meta.shape[at] // block_of(self)[at]
+    index = promote_types(a.plain.dtype, b.plain.dtype)
+    first, second = (t.to(index) for t in a[:2]), (t.to(index) for t in b[:2])
+    made = compressed_pair(*first, left, *second, right, minors, product)
+    return compressed_tensor(self.meta.layout, self.meta.shape, *made)
 
 
 for_sparse("add.Tensor")(_sum)
@@ -288,8 +314,9 @@ def _product(self: Tensor | Number, other: Tensor | Number) -> Tensor:
     if batch_dims(self):
         both = dense_of(self) * dense_of(other)
         return compressed_of_dense(both, self.meta.layout, block, sparse_dims(self)[1])
-    product = _product_of_coo(coo_of(self), coo_of(other))
-    return compressed_of_coo(product, self.meta.layout, block)
+    kind = promote_types(self.dtype, other.dtype)
+    values, others = parts.values.to(kind), parts_of(other).values.to(kind)
+    return _pair(self, other, values, others, product=True)
 
 
 def _product_with_dense(self: Tensor, other: Tensor) -> Tensor:
@@ -331,6 +358,12 @@ def _product_of_coo(self: Tensor, other: Tensor) -> Tensor:
     if not (a.coalesced and b.coalesced):
         return _product_of_uncoalesced(self, other)
     sizes = self.meta.shape[: a.indices.meta.shape[0]]
+    if a.values.meta.shape[1:] == b.values.meta.shape[1:]:
+        kind = promote_types(self.dtype, other.dtype)
+        indices, values = coo_product_of_two(
+            a.indices, a.values.to(kind), b.indices, b.values.to(kind), sizes
+        )
+        return coo_tensor(self.meta.shape, indices, values, coalesced=True)
     here, there = coo_intersection(a.indices, b.indices, sizes)
     values = aten.mul(a.values.index_select(0, here), b.values.index_select(0, there))
     indices = a.indices.index_select(1, here)

@@ -3,7 +3,8 @@
 They are private (namespace ``maquette``): pages of this package call them on indices and values, so
 that fake parts are answered by shape rules as all operators are. Those that find elements give as
 many as there are; where there is no data they find none. Conversions are in `layouts.py`, products
-in `matrix_products.py`.
+in `matrix_products.py`, what takes two tensors or some of the elements in `merging.py` and
+`picking.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import numpy as np
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.large_arrays import added_at
-from maquette.aten.sparse.places import Sizes, flat_index, sorted_order, stable_order
+from maquette.aten.sparse.merging import positions
+from maquette.aten.sparse.places import Sizes, flat_index, sorted_order
 from maquette.core.dtype import int64
 from maquette.core.errors import check_data
 from maquette.library.page import define
@@ -97,80 +99,6 @@ def compressed_places_kernel(xp: ModuleType, mask: Array) -> tuple[Array, Array]
     return offsets, plain.reshape((*batch, plain.size // max(prod(batch), 1)))
 
 
-coo_intersection = define(
-    "maquette::coo_intersection(Tensor first, Tensor second, SymInt[] size) -> (Tensor, Tensor)"
-)
-
-
-@counting_nothing(
-    coo_intersection, lambda first, second, size: (first.fresh((0,)), first.fresh((0,)))
-)
-@on_host
-def coo_intersection_kernel(
-    xp: ModuleType, first: Array, second: Array, size: Sizes
-) -> tuple[Array, Array]:
-    """Positions of equal columns: every one of the first that is in the second, which is sorted."""
-    at = _positions(flat_index(second, size), flat_index(first, size))
-    hit = np.flatnonzero(at >= 0)
-    return hit.astype(np.int64), at[hit].astype(np.int64)
-
-
-coo_merge = define(
-    "maquette::coo_merge(Tensor first, Tensor second, SymInt[] size) -> (Tensor, Tensor)"
-)
-
-
-@counting_nothing(coo_merge, lambda first, second, size: (first.fresh((0,)), first.fresh((0,))))
-@on_host
-def coo_merge_kernel(
-    xp: ModuleType, first: Array, second: Array, size: Sizes
-) -> tuple[Array, Array]:
-    """Two lists of columns as one, by two pointers: positions in either, -1 where it has none.
-
-    The lesser of the next columns of both goes first, equal ones become one: sorted lists give a
-    sorted one, and what is not sorted is not coalesced.
-    """
-    a, b = flat_index(first, size).tolist(), flat_index(second, size).tolist()
-    left: list[int] = []
-    right: list[int] = []
-    i = j = 0
-    while i < len(a) and j < len(b):
-        left.append(i if a[i] <= b[j] else -1)
-        right.append(j if b[j] <= a[i] else -1)
-        i, j = i + (left[-1] >= 0), j + (right[-1] >= 0)
-    left += [*range(i, len(a)), *[-1] * (len(b) - j)]
-    right += [*[-1] * (len(a) - i), *range(j, len(b))]
-    return np.array(left, np.int64), np.array(right, np.int64)
-
-
-def _positions(known: Array, wanted: Array) -> Array:
-    """Where each wanted number is among sorted ones; -1 where it is not."""
-    if not known.size:
-        return np.full(wanted.size, -1, np.int64)
-    at = np.searchsorted(known, wanted)
-    there = (at < known.size) & (known[np.minimum(at, known.size - 1)] == wanted)
-    return np.where(there, at, -1).astype(np.int64)
-
-
-selected_columns = define(
-    "maquette::selected_columns(Tensor row, Tensor wanted) -> (Tensor, Tensor)"
-)
-
-
-@counting_nothing(selected_columns, lambda row, wanted: (row.fresh((0,)), row.fresh((0,))))
-@on_host
-def selected_columns_kernel(xp: ModuleType, row: Array, wanted: Array) -> tuple[Array, Array]:
-    """Where a row of indices has a wanted number, and which of the wanted it is, in that order."""
-    order = stable_order(row)
-    ranked = row[order]
-    begin = np.searchsorted(ranked, wanted, "left")
-    counts = np.searchsorted(ranked, wanted, "right") - begin
-    which = np.repeat(np.arange(wanted.size), counts)
-    within = np.arange(which.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    here = order[np.repeat(begin, counts) + within]
-    return here.astype(np.int64), which.astype(np.int64)
-
-
 # --- elements of known number ---------------------------------------------------------------
 
 coo_lookup = define("maquette::coo_lookup(Tensor indices, Tensor wanted, SymInt[] size) -> Tensor")
@@ -181,7 +109,7 @@ coo_lookup.shape(lambda indices, wanted, size: wanted.fresh((wanted.shape[1],)))
 @on_host
 def coo_lookup_kernel(xp: ModuleType, indices: Array, wanted: Array, size: Sizes) -> Array:
     """For each wanted column where it is among sorted indices; -1 where it is not."""
-    return _positions(flat_index(indices, size), flat_index(wanted, size))
+    return positions(flat_index(indices, size), flat_index(wanted, size))
 
 
 coo_softmax = define(

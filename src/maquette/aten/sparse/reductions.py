@@ -5,6 +5,7 @@ from __future__ import annotations
 from maquette.aten.common.operators import aten
 from maquette.aten.sparse.forms import coalesced, compressed_of_coo, coo_of
 from maquette.aten.sparse.parts import sparse_values_at
+from maquette.aten.sparse.picking import index_rows
 from maquette.aten.sparse.primitives import coo_softmax, coo_softmax_backward
 from maquette.core.dtype import dtype as DType
 from maquette.core.errors import check
@@ -69,7 +70,7 @@ def summed_along(self: Tensor, dims: Dims) -> Tensor:
     shape = [n for i, n in enumerate(self.meta.shape) if i not in dims]
     if len(kept) == sparse:
         return coo_tensor(shape, parts.indices, values, coalesced=parts.coalesced)
-    indices = parts.indices[kept]
+    indices = index_rows(parts.indices, kept)
     return coalesced(coo_tensor(shape, indices, values))
 
 

@@ -7,7 +7,12 @@ from math import prod
 
 from maquette.aten.common.operators import aten
 from maquette.aten.sparse.forms import coalesced, coo_of, layout_name
-from maquette.aten.sparse.primitives import selected_columns
+from maquette.aten.sparse.picking import (
+    elements_between,
+    index_rows,
+    joined_indices,
+    selected_elements,
+)
 from maquette.core.device import canonical
 from maquette.core.device import device as Device
 from maquette.core.dtype import dtype as DType
@@ -219,7 +224,7 @@ def transpose_kernel(self: Tensor, dim0: int, dim1: int) -> Tensor:
     order[a], order[b] = order[b], order[a]
     # Turned indices are not sorted any more.
     none = specifies_nothing(self)
-    return coo_tensor(shape, parts.indices[order], parts.values, coalesced=none)
+    return coo_tensor(shape, index_rows(parts.indices, order), parts.values, coalesced=none)
 
 
 def _compressed_transposed(
@@ -311,7 +316,8 @@ def permute_kernel(self: Tensor, dims: Sequence[int]) -> Tensor:
     inner = [0, *(d - sparse + 1 for d in order[sparse:])]
     lead = list(range(sparse))
     values = parts.values.permute(inner)
-    indices = parts.indices if order[:sparse] == lead else parts.indices[order[:sparse]]
+    same = order[:sparse] == lead
+    indices = parts.indices if same else index_rows(parts.indices, order[:sparse])
     # As in PyTorch, sorted indices are known by dimensions as they were given: not counted back.
     sorted_ = list(dims[:sparse]) == lead
     return coo_tensor(shape, indices, values, coalesced=parts.coalesced and sorted_)
@@ -329,13 +335,12 @@ def unsqueeze_kernel(self: Tensor, dim: int) -> Tensor:
     )
     at = dim % rank
     parts = coo_parts(self)
-    sparse, count = parts.indices.meta.shape
+    sparse = parts.indices.meta.shape[0]
     shape = [*self.meta.shape[:at], 1, *self.meta.shape[at:]]
     if at > sparse:
         values = parts.values.unsqueeze(at - sparse + 1)
         return coo_tensor(shape, parts.indices, values)
-    row = parts.indices.new_zeros((1, count))
-    indices = aten.cat([parts.indices[:at], row, parts.indices[at:]])
+    indices = index_rows(parts.indices, [*range(at), -1, *range(at, sparse)])
     return coo_tensor(shape, indices, parts.values)
 
 
@@ -365,10 +370,7 @@ def index_select_kernel(self: Tensor, dim: int, index: Tensor) -> Tensor:
         return coo_tensor(shape, parts.indices, values, coalesced=parts.coalesced)
     extent = self.meta.shape[at]
     wanted = aten.where(index < 0, index + extent, index)
-    here, which = selected_columns(parts.indices[at].contiguous(), wanted)
-    indices = parts.indices.index_select(1, here)
-    indices = aten.cat([indices[:at], which.unsqueeze(0), indices[at + 1 :]])
-    values = parts.values.index_select(0, here)
+    indices, values = selected_elements(parts.indices, parts.values, at, wanted)
     return coo_tensor(shape, indices, values)
 
 
@@ -392,14 +394,10 @@ def select_kernel(self: Tensor, dim: int, index: int) -> Tensor:
     if at >= sparse:
         values = parts.values.select(at - sparse + 1, number)
         return coo_tensor(shape, parts.indices, values, coalesced=parts.coalesced)
-    wanted = aten.arange(number, number + 1, device=parts.indices.device)
-    here, _ = selected_columns(parts.indices[at].contiguous(), wanted)
-    values = parts.values.index_select(0, here)
+    indices, values = elements_between(parts.indices, parts.values, at, number, 1, True)
     if sparse == 1:
         found: Tensor = values.sum(0, dtype=self.meta.dtype)
         return found
-    kept = [i for i in range(sparse) if i != at]
-    indices = parts.indices[kept].index_select(1, here)
     return coo_tensor(shape, indices, values)
 
 
@@ -454,21 +452,16 @@ def cat_kernel(tensors: Sequence[Tensor], dim: int) -> Tensor:
         _check_joins(first, t, at, i)
     shape = list(first.meta.shape)
     shape[at] = sum(t.meta.shape[at] for t in tensors)
-    pieces, offset = [], 0
-    for t in tensors:
-        parts = coo_parts(t)
-        indices, values = parts.indices, parts.values
-        if at < sparse:
-            step = indices.new_zeros((sparse, 1))
-            step[at] = offset
-            indices = indices + step
-        else:
-            values = _padded(values, at - sparse + 1, offset, shape[at])
-        pieces.append((indices, values))
-        offset += t.meta.shape[at]
-    indices = aten.cat([p[0] for p in pieces], 1)
+    begin, values = [0], [coo_parts(t).values for t in tensors]
+    for t in tensors[:-1]:
+        begin.append(begin[-1] + t.meta.shape[at])
+    if at >= sparse:
+        pairs = zip(values, begin, strict=True)
+        values = [_padded(v, at - sparse + 1, offset, shape[at]) for v, offset in pairs]
+    row = at if at < sparse else -1
+    indices = joined_indices([coo_parts(t).indices for t in tensors], row, begin)
     none = all(specifies_nothing(t) for t in tensors)
-    return coo_tensor(shape, indices, aten.cat([p[1] for p in pieces]), coalesced=none)
+    return coo_tensor(shape, indices, aten.cat(values), coalesced=none)
 
 
 def _check_layout(t: Tensor, i: int) -> None:
@@ -526,11 +519,14 @@ def narrow_copy_kernel(self: Tensor, dim: int, start: int, length: int) -> Tenso
             f"range(0, {extent}), got start {start} and length {length}"
         ),
     )
-    numbers = aten.arange(start, start + length, device=self.meta.device)
-    found = index_select_kernel(self, at, numbers)
-    if not coo_parts(self).coalesced:
-        return found
-    return coalesced(found)  # those of a number stand together, in another order where at > 0
+    parts = coo_parts(self)
+    sparse = parts.indices.meta.shape[0]
+    shape = [length if i == at else n for i, n in enumerate(self.meta.shape)]
+    if at >= sparse:
+        values = parts.values.narrow_copy(at - sparse + 1, start, length)
+        return coo_tensor(shape, parts.indices, values, coalesced=parts.coalesced)
+    indices, values = elements_between(parts.indices, parts.values, at, start, length, False)
+    return coo_tensor(shape, indices, values, coalesced=parts.coalesced)
 
 
 _sparse_broadcast_to = define("aten::_sparse_broadcast_to(Tensor(a) self, int[] size) -> Tensor(a)")

@@ -166,6 +166,7 @@ from maquette.backends.loops.softmax import (
     softmax_gradients,
     softmax_rows,
 )
+from maquette.backends.loops.sparse.merging import merged_lists
 from maquette.backends.loops.sparse.products import sampled_products
 from maquette.backends.loops.windows import (
     add_windows,
@@ -299,6 +300,7 @@ __all__ = [
     "running_products",
     "running_sums",
     "sampled_products",
+    "merged_lists",
     "scaled_rows",
     "silu",
     "silu_backward",
