@@ -230,7 +230,10 @@ def _counted(function: Callable[..., Any]) -> Kernel:
 def _tensor_of(op: OpOverload, array: Array, operands: list[object]) -> Tensor:
     """A contiguous tensor of an array that a kernel gives; copied where others hold its memory."""
     meta = TensorMeta.of(from_numpy_dtype(array.dtype), array.shape)
-    if array.base is not None or not array.flags.c_contiguous or any(a is array for a in operands):
+    given = False
+    for a in operands:
+        given |= a is array
+    if given or array.base is not None or not array.flags.c_contiguous:
         return fresh_from(op, meta, array)
     keys = inference_keys(meta) if tls.st.inference else keys_for(meta)
     return wrap(meta, UntypedStorage(array.nbytes, meta.device, array), array, keys)

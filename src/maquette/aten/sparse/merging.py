@@ -30,19 +30,18 @@ def _matched(first: Array, second: Array) -> tuple[Array, Array, Array]:
 
     SciPy's sum of two sparse rows merges them; that of their positions, in two digits, tells both.
     """
-    tools, base = compiled_tools(), first.size + 1
+    tools, bits = compiled_tools(), int(first.size).bit_length()
     count = first.size + second.size
     ends, numbers, codes = np.empty(2, np.int64), *np.empty((2, count), np.int64)
     extent = 1 + max(int(first[-1]) if first.size else 0, int(second[-1]) if second.size else 0)
     tools.csr_plus_csr(
         1, extent,
-        np.array([0, first.size]), first, np.arange(1, base),
-        np.array([0, second.size]), second, np.arange(1, second.size + 1) * base,
+        np.array([0, first.size]), first, np.arange(1, first.size + 1),
+        np.array([0, second.size]), second, np.arange(1, second.size + 1) << bits,
         ends, numbers, codes,
     )  # fmt: skip
     numbers, codes = numbers[: ends[1]], codes[: ends[1]]
-    there = codes // base
-    return numbers, codes - there * base - 1, there - 1
+    return numbers, (codes & ((1 << bits) - 1)) - 1, (codes >> bits) - 1
 
 
 def _ranked(numbers: Array) -> tuple[Array, Array | None]:
@@ -63,17 +62,16 @@ def _taken_once(numbers: Array, values: Array) -> tuple[Array, Array]:
 
 def _combined(a: Array, b: Array, here: Array, there: Array) -> Array:
     """The sum of values at positions; what is at -1 is zero."""
-    found = np.zeros((here.size, *a.shape[1:]), a.dtype)
-    mine, other = np.flatnonzero(here >= 0), np.flatnonzero(there >= 0)
-    found[mine] = a[here[mine]]
-    found[other] += b[there[other]]
+    zero = np.zeros((1, *a.shape[1:]), a.dtype)  # the last one, which -1 finds
+    found = np.take(np.concatenate([a, zero]), here, 0)
+    found += np.take(np.concatenate([b, zero]), there, 0)
     return found
 
 
 def _common(a: Array, b: Array, here: Array, there: Array) -> tuple[Array, Array]:
     """Which positions both have, and the product there."""
     both = np.flatnonzero((here >= 0) & (there >= 0))
-    return both, a[here[both]] * b[there[both]]
+    return both, np.take(a, here[both], 0) * np.take(b, there[both], 0)
 
 
 compressed_pair = define(
@@ -178,7 +176,7 @@ def coo_product_of_two_kernel(
     first, second = flat_index(indices, size), flat_index(other_indices, size)
     _, here, there = _matched(first, second)
     both, found = _common(values, other_values, here, there)
-    return indices[:, here[both]], found
+    return np.take(indices, here[both], 1), found
 
 
 coo_merge = define(

@@ -78,9 +78,10 @@ def elements_between_kernel(
     here = np.flatnonzero(row == start if length == 1 else (row >= start) & (row < start + length))
     if drop:
         kept = np.empty((len(indices) - 1, here.size), indices.dtype)
-        kept[:dim], kept[dim:] = indices[:dim, here], indices[dim + 1 :, here]
+        kept[:dim] = np.take(indices[:dim], here, 1)
+        kept[dim:] = np.take(indices[dim + 1 :], here, 1)
     else:
-        kept = indices[:, here]
+        kept = np.take(indices, here, 1)
         if start:
             kept[dim] -= start
     return kept, values[here]
@@ -106,13 +107,12 @@ def selected_elements_kernel(
     """For each wanted index in a dimension, in order, the elements there, with its position."""
     row = indices[dim]
     order = stable_order(row)
-    ranked = row[order]
-    begin = np.searchsorted(ranked, wanted, "left")
-    counts = np.searchsorted(ranked, wanted, "right") - begin
+    begin, end = np.searchsorted(row[order], np.stack([wanted, wanted + 1]))
+    counts = end - begin
     which = np.repeat(np.arange(wanted.size), counts)
     within = np.arange(which.size) - np.repeat(np.cumsum(counts) - counts, counts)
     here = order[np.repeat(begin, counts) + within]
-    found = indices[:, here]
+    found = np.take(indices, here, 1)
     found[dim] = which
     return found, values[here]
 

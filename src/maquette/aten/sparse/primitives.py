@@ -18,7 +18,7 @@ from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.large_arrays import added_at
 from maquette.aten.sparse.merging import positions
-from maquette.aten.sparse.places import Sizes, flat_index, sorted_order
+from maquette.aten.sparse.places import Sizes, checked_compressed, flat_index, sorted_order
 from maquette.core.dtype import int64
 from maquette.core.errors import check_data
 from maquette.library.page import define
@@ -66,13 +66,13 @@ def coo_coalesce_kernel(
     order = sorted_order(indices, size)
     again = _repeats(indices, order)
     if not again.any():
-        return indices[:, order], values[order]
+        return np.take(indices, order, 1), values[order]
     first = np.ones(order.size, np.bool_)
     np.logical_not(again, out=first[1:])
     groups = np.empty(order.size, np.int64)
     groups[order] = np.cumsum(first) - 1
     kept = order[first]
-    return indices[:, kept], summed_at(groups, kept.size, values)
+    return np.take(indices, kept, 1), summed_at(groups, kept.size, values)
 
 
 compressed_places = define("maquette::compressed_places(Tensor mask) -> (Tensor, Tensor)")
@@ -163,3 +163,51 @@ def coo_softmax_backward_kernel(
     np.add.at(total, groups, g if log else g * y)
     found = g - np.exp(y) * total[groups] if log else y * (g - total[groups])
     return found.astype(result.dtype)
+
+
+# --- sums -----------------------------------------------------------------------------------
+
+compressed_sums = define(
+    "maquette::compressed_sums(Tensor compressed, Tensor plain, Tensor values, SymInt minors, bool "
+    "majors_too, bool minors_too) -> (Tensor, Tensor, Tensor)"
+)
+compressed_sums.describe(
+    "Sums of a compressed matrix along its compressed dimension, the other one or both: compressed."
+)
+
+
+@counting_nothing(
+    compressed_sums,
+    lambda compressed, plain, values, minors, majors_too, minors_too: (
+        compressed.fresh((2,)) if majors_too else compressed,
+        plain.fresh((0,)),
+        values.fresh((0,)),
+    ),
+)
+@on_host
+def compressed_sums_kernel(
+    xp: ModuleType,
+    compressed: Array,
+    plain: Array,
+    values: Array,
+    minors: int,
+    majors_too: bool,
+    minors_too: bool,
+) -> tuple[Array, Array, Array]:
+    """Sums of what is stored: a row that stores nothing has none."""
+    checked_compressed(compressed, plain, minors)
+    x, kind = wide(values), compressed.dtype
+    if majors_too and minors_too:
+        count = min(plain.size, 1)
+        total = x.sum(keepdims=True, dtype=x.dtype)[:count]
+        return np.array([0, count], kind), np.zeros(count, kind), total.astype(values.dtype)
+    if majors_too:
+        there = np.flatnonzero(np.bincount(plain, minlength=minors))
+        sums = summed_at(plain, minors, values)[there]
+        return np.array([0, there.size], kind), there.astype(kind, copy=False), sums
+    stored = compressed[1:] > compressed[:-1]
+    starts = compressed[:-1][stored]
+    offsets = np.zeros(compressed.size, kind)
+    np.cumsum(stored, out=offsets[1:])
+    sums = np.add.reduceat(x, starts) if starts.size else x[:0]
+    return offsets, np.zeros(starts.size, kind), sums.astype(values.dtype, copy=False)

@@ -6,13 +6,15 @@ from maquette.aten.common.operators import aten
 from maquette.aten.sparse.forms import coalesced, compressed_of_coo, coo_of
 from maquette.aten.sparse.parts import sparse_values_at
 from maquette.aten.sparse.picking import index_rows
-from maquette.aten.sparse.primitives import coo_softmax, coo_softmax_backward
+from maquette.aten.sparse.primitives import compressed_sums, coo_softmax, coo_softmax_backward
 from maquette.core.dtype import dtype as DType
 from maquette.core.errors import check
 from maquette.core.layout import sparse_coo, sparse_csc, sparse_csr, strided
 from maquette.library.page import define
 from maquette.library.sparse_kernels import for_coo, for_sparse
 from maquette.tensor.sparse import (
+    compressed_parts,
+    compressed_tensor,
     coo_parts,
     coo_tensor,
     parts_of,
@@ -33,6 +35,8 @@ def sum_kernel(self: Tensor, dtype: DType | None) -> Tensor:
 @for_sparse("sum.dim_IntList")
 def sum_dims_kernel(self: Tensor, dim: Dims | None, keepdim: bool, dtype: DType | None) -> Tensor:
     dims = _dims(self, dim)
+    if keepdim and self.meta.layout in (sparse_csr, sparse_csc) and self.meta.ndim == 2:
+        return _sums_of_compressed(self, dims, dtype)
     t = self if self.meta.layout is sparse_coo else coo_of(self)
     found = summed_along(t if dtype is None else with_values(t, parts_of(t).values.to(dtype)), dims)
     if not keepdim or found.meta.layout is strided:
@@ -43,6 +47,20 @@ def sum_dims_kernel(self: Tensor, dim: Dims | None, keepdim: bool, dtype: DType 
     if self.meta.layout in (sparse_csr, sparse_csc):
         return compressed_of_coo(found, self.meta.layout, None)
     return found
+
+
+def _sums_of_compressed(self: Tensor, dims: Dims, dtype: DType | None) -> Tensor:
+    """The sums of a compressed matrix, with a size of 1 for each dimension summed along."""
+    compressed, plain, values = compressed_parts(self)
+    if dtype is not None:
+        values = values.to(dtype)
+    elif values.meta.dtype.category < 2:
+        values = values.long()  # as sums of integers are
+    major = 0 if self.meta.layout is sparse_csr else 1
+    minors = self.meta.shape[1 - major]
+    made = compressed_sums(compressed, plain, values, minors, major in dims, 1 - major in dims)
+    shape = [1 if d in dims else n for d, n in enumerate(self.meta.shape)]
+    return compressed_tensor(self.meta.layout, shape, *made)
 
 
 def _dims(self: Tensor, dim: Dims | None) -> Dims:

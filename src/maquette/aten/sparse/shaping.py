@@ -93,7 +93,10 @@ def _to_copy_kernel(
     if where.type == "meta" and self.meta.device.type != "meta":
         parts = parts_of(emptied(self))
     values = parts.values.to(device=where, dtype=dtype or self.meta.dtype, copy=True)
-    kept = mapped(parts, lambda p: p.to(device=where, copy=True))._replace(values=values)
+    kept = mapped(
+        parts._replace(values=values),
+        lambda p: p if p is values else p.clone() if where is p.meta.device else p.to(where),
+    )
     made = sparse_tensor(sparse_meta(self.meta.layout, self.meta.shape, values), kept)
     return made if layout is None else made.to_sparse(layout=layout)
 
