@@ -133,6 +133,7 @@ from maquette.backends.loops.positions import (
     taken_from_rows,
     triangle_places,
 )
+from maquette.backends.loops.recurrent import lstm_steps, lstm_steps_back
 from maquette.backends.loops.remainders import (
     add_scaled,
     floor_quotient,
@@ -204,6 +205,8 @@ __all__ = [
     "fused_sum",
     "for_each",
     "lerp",
+    "lstm_steps",
+    "lstm_steps_back",
     "nextafter",
     "pair_distances",
     "pair_gradients",

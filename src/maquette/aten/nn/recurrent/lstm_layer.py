@@ -16,6 +16,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array
+from maquette.aten.common.large_arrays import LARGE
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.transcendental import logistic
 from maquette.autograd.grad_mode import is_grad_enabled
@@ -24,6 +25,7 @@ from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import expect_alike
 from maquette.library.page import Cost, define
+from maquette.tensor.backend import backend_for
 from maquette.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
@@ -81,14 +83,19 @@ def _activated(fn: _Functions, sums: Any) -> tuple[Any, Any, Any, Any]:
     return both[:, :size], both[:, size:], candidate, fn.sigmoid(sums[:, 3 * size :])
 
 
+def _input_sums(x: Any, w_ih: Any, bias: Any) -> Any:
+    """The input's part of the gates, [time, batch, 4 * size]."""
+    sums = x.reshape(-1, x.shape[-1]) @ w_ih.T + bias
+    return sums.reshape(x.shape[0], -1, w_ih.shape[0])
+
+
 def _run(
     fn: _Functions, x: Any, w_ih: Any, w_hh: Any, bias: Any, h: Any, c: Any, reverse: bool
 ) -> _Steps:
     """Hochreiter and Schmidhuber 1997, with a forget gate, over [time, batch, size]."""
     # Products of matrices, the second factor along its rows: 12.7 to 4.8 ms of 64 steps of
     # [16, 128] by [128, 512].
-    steps, recurrent = x.shape[0], fn.dense(w_hh.T)
-    sums = (x.reshape(-1, x.shape[-1]) @ w_ih.T + bias).reshape(steps, -1, w_ih.shape[0])
+    steps, recurrent, sums = x.shape[0], fn.dense(w_hh.T), _input_sums(x, w_ih, bias)
     outputs: list[Any] = [None] * steps
     gates: list[Any] = [None] * steps
     cells: list[Any] = [None] * steps
@@ -133,11 +140,19 @@ def _run_back(
         ]
         sums[t] = fn.join(by_gates)
         grad_c, grad_h = grad_c * f, sums[t] @ w_hh
-    by_sums, hidden = fn.stack(sums), fn.stack(before)
+    by_x, by_weights = _by_inputs(x, w_ih, fn.stack(sums), fn.stack(before))
+    return by_x, *by_weights, grad_h, grad_c
+
+
+def _by_inputs(x: Any, w_ih: Any, by_sums: Any, hidden: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The gradients by the input, and by both weights and a bias, from those by the gates' sums.
+
+    hidden: the state before each step.
+    """
     rows = by_sums.reshape(-1, by_sums.shape[-1])
     by_ih = rows.T @ x.reshape(-1, x.shape[-1])
     by_hh = rows.T @ hidden.reshape(-1, hidden.shape[-1])
-    return (rows @ w_ih).reshape(x.shape), by_ih, by_hh, rows.sum(0), grad_h, grad_c
+    return (rows @ w_ih).reshape(x.shape), (by_ih, by_hh, rows.sum(0))
 
 
 # --- forward -------------------------------------------------------------------------
@@ -247,13 +262,27 @@ def mkldnn_rnn_layer_kernel(
     train = settings[-1]
     bias = wide(weight2) + wide(weight3)
     x, w_ih, w_hh = wide(input), wide(weight0), wide(weight1)
-    ran = _run(_of_arrays(xp), x, w_ih, w_hh, bias, wide(hx_), wide(cx_), reverse)
+    h, c = wide(hx_), wide(cx_)
     last = _order(input.shape[0], reverse)[-1]
+    loops = _loops(xp, x, w_hh)
+    if loops is not None:
+        sums = _input_sums(x, w_ih, bias)
+        outputs, steps = loops.lstm_steps(sums, w_hh.T, h, c, reverse=reverse)
+        kept = steps.reshape(-1).view(np.uint8) if train else xp.empty(0, np.uint8)
+        cell = steps[last, :, -c.shape[1] :].copy()
+        return outputs, outputs[last].copy(), cell, kept
+    ran = _run(_of_arrays(xp), x, w_ih, w_hh, bias, h, c, reverse)
     kept = xp.empty(0, np.uint8)
     if train:
         each = [xp.concatenate([*gates, c], -1) for gates, c in zip(ran.gates, ran.cells)]
         kept = xp.stack(each).reshape(-1).view(np.uint8)
     return xp.stack(ran.outputs), ran.outputs[last], ran.cells[last], kept
+
+
+def _loops(xp: ModuleType, x: Array, w_hh: Array) -> ModuleType | None:
+    """Compiled loops for layers of many numbers."""
+    gates = x.shape[0] * x.shape[1] * len(w_hh)
+    return backend_for(np).loops if xp is np and gates >= LARGE else None
 
 
 def _kept_steps(output: Array, workspace: Array) -> _Steps:
@@ -393,6 +422,16 @@ def mkldnn_rnn_layer_backward_kernel(
     zero = xp.zeros(hx_.shape, given[0].dtype)
     by_h, by_c = (zero if grad is None else wide(grad) for grad in (grad_hy, grad_cy))
     by_output = None if grad_output is None else wide(grad_output)
+    loops = _loops(xp, given[0], given[2])
+    if loops is not None:
+        steps = workspace.view(np.float32).reshape(*output.shape[:2], -1)
+        by_sums, *by_states = loops.lstm_steps_back(
+            steps, given[4], given[2], by_output, by_h, by_c, reverse=reverse
+        )
+        outputs = wide(output)
+        turned = (outputs[1:], given[3][None]) if reverse else (given[3][None], outputs[:-1])
+        by_x, by_weights = _by_inputs(*given[:2], by_sums, np.concatenate(turned))
+        return by_x, *by_weights, by_weights[2].copy(), *by_states
     ran = _kept_steps(output, workspace)
     by_x, by_ih, by_hh, by_bias, *by_states = _run_back(
         _of_arrays(xp), given, ran, by_output, by_h, by_c, reverse
