@@ -112,6 +112,14 @@ def test_the_second_derivative_of_lgamma(kind: mq.dtype, plainly: Plainly) -> No
     np.testing.assert_allclose(found, expected, rtol=1e-6 if kind is torch.float32 else 1e-14)
 
 
+def test_lgamma_of_single_numbers_is_exact_and_rounded(plainly: Plainly) -> None:
+    near_root = torch.linspace(-2.4571, -2.4569, 5_000)  # where it crosses zero
+    x = torch.cat([spread_out(), torch.linspace(-60, 3, 40_001), near_root])
+    x[:8] = torch.tensor([0.0, -0.0, -1.0, -3e9, -torch.inf, torch.inf, torch.nan, -1e-45])
+    (found,), (exact,) = arrays(x.lgamma()), arrays(plainly(lambda: x.double().lgamma()))
+    assert ulps(found, exact.astype(np.float32)) <= 1
+
+
 def test_erfinv_of_single_numbers(plainly: Plainly) -> None:
     x = torch.cat([torch.linspace(-1, 1, 20_001), 1 - torch.logspace(-7, -1, 400)])
     x = torch.cat([x, -x, torch.tensor([2.0, -3.0, torch.nan, torch.inf, 1e-42, -0.0])])

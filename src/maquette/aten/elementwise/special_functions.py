@@ -99,12 +99,19 @@ def _psi(xp: ModuleType, x: Array) -> Array:
     return found.astype(x.dtype)
 
 
+_NEAR_ROOT = 1e-3
+
+
 def lgamma_kernel(xp: ModuleType, x: Array) -> Array:
     loops = loops_of_floats(xp, x) if x.dtype.itemsize == 4 else None
-    if loops is not None and x.min() > 0:
-        found: Array = loops.log_gamma(x)
-        return found
-    found = xp.where(xp.isinf(x), math.inf, special(xp).gammaln(x))
+    if loops is not None:
+        looped: Array = loops.log_gamma(x)
+        flat = looped.reshape(-1)
+        at_roots = np.flatnonzero(np.abs(flat) < _NEAR_ROOT)
+        if at_roots.size:  # where differences of the loop's terms have few digits
+            flat[at_roots] = special(xp).gammaln(x.reshape(-1)[at_roots].astype(np.float64))
+        return looped
+    found: Array = xp.where(xp.isinf(x), math.inf, special(xp).gammaln(x))
     if x.dtype.itemsize < 8:
         return found
     # SciPy's is infinite at numbers below the least normal one.

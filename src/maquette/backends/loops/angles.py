@@ -73,7 +73,7 @@ _ASIN = polynomial(
 
 
 @inlined
-def _sine_cosine(v: Any, x: Any) -> tuple[Any, Any, Any]:
+def sine_cosine(v: Any, x: Any) -> tuple[Any, Any, Any]:
     """Of a double less a number of quarter turns, and that number's low bits."""
     turned = v * _TWO_OVER_PI + _ROUNDING
     n = turned - _ROUNDING
@@ -92,7 +92,7 @@ def _sine_cosine(v: Any, x: Any) -> tuple[Any, Any, Any]:
 @inlined
 def _sin(x: Any) -> Any:
     v = np.float64(x)
-    sine, cosine, quarters = _sine_cosine(v, x)
+    sine, cosine, quarters = sine_cosine(v, x)
     found = cosine if quarters & _ONE else sine
     found = -found if quarters & _TWO else found
     return v if v == 0.0 else found
@@ -100,7 +100,7 @@ def _sin(x: Any) -> Any:
 
 @inlined
 def _cos(x: Any) -> Any:
-    sine, cosine, quarters = _sine_cosine(np.float64(x), x)
+    sine, cosine, quarters = sine_cosine(np.float64(x), x)
     found = sine if quarters & _ONE else cosine
     return -found if (quarters + _ONE) & _TWO else found
 
@@ -108,7 +108,7 @@ def _cos(x: Any) -> Any:
 @inlined
 def _tan(x: Any) -> Any:
     v = np.float64(x)
-    sine, cosine, quarters = _sine_cosine(v, x)
+    sine, cosine, quarters = sine_cosine(v, x)
     odd = quarters & _ONE
     found = (-cosine if odd else sine) / (sine if odd else cosine)
     return v if v == 0.0 else found

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maquette.backends.loops import angles, elementary, elementwise
+from maquette.backends.loops.angles import sine_cosine
 from maquette.backends.loops.compiler import compiled, fused, inlined, polynomial
 from maquette.backends.loops.elementary import (
     half_of_exp,
@@ -179,25 +180,40 @@ _STIRLING = polynomial(
 )
 _HALF_LOG_2_PI = 0.9189385332046727
 _FAR_ENOUGH = 8.0  # where the series is exact to 1e-14
+_ODD = np.int64(1)
+
+
+@inlined
+def _sine_of_turns(x: Any) -> Any:
+    """``abs(sin(pi * x))`` of a double, within few ulps: what is a whole number is taken off."""
+    sine, cosine, quarters = sine_cosine((x - np.rint(x)) * np.pi, np.float32(0))
+    return abs(cosine if quarters & _ODD else sine)
 
 
 @compiled
 def _log_gamma(x: Array, out: Array) -> None:
     for i in range(x.size):
-        y = np.float64(x[i])
+        v = np.float64(x[i])
+        below = v < 0.0  # by reflection: gamma(v) * gamma(1 - v) = pi / sin(pi * v)
+        y = 1.0 - v if below else v
         far = y >= _FAR_ENOUGH
         z = y if far else y + _FAR_ENOUGH
         product = y * (y + 1.0) * (y + 2.0) * (y + 3.0)
         product *= (y + 4.0) * (y + 5.0) * (y + 6.0) * (y + 7.0)
-        steps = 0.0 if far else log_of_sum(product, 0.0, y)
+        product = 1.0 if far else product
+        sine = _sine_of_turns(v) if below else 1.0
+        product = np.pi * product / sine if below else product
+        steps = log_of_sum(product, 0.0, v)
         inverse = 1.0 / z
         tail = inverse * _STIRLING(inverse * inverse, x[i]) + _HALF_LOG_2_PI
-        found = (z - 0.5) * log_of_sum(z, 0.0, y) - z + tail - steps
-        out[i] = found if y < np.inf else y
+        found = (z - 0.5) * log_of_sum(z, 0.0, v) - z + tail
+        found = steps - found if below else found - steps
+        infinite = (abs(v) == np.inf) | (v == 0.0) | (sine == 0.0)
+        out[i] = np.inf if infinite else (found if v == v else v)
 
 
 def log_gamma(x: Array) -> Array:
-    """The logarithm of the gamma function of single positive numbers, to 1e-13."""
+    """The logarithm of the gamma function's magnitude, of single numbers, to 1e-13."""
     return mapped(_log_gamma, x)
 
 
