@@ -113,11 +113,11 @@ def lstm_steps(
     steps, batch, width = sums.shape
     outputs = np.empty((steps, batch, width // 4), np.float32)
     kept = np.empty((steps, batch, width // 4 * 5), np.float32)
-    given = [np.ascontiguousarray(a) for a in (sums, recurrent, h)]
+    sums, recurrent, h = (np.ascontiguousarray(a) for a in (sums, recurrent, h))
     # The first cell in the form that later ones have: columns of wider rows.
     first = np.empty((batch, width // 4 * 5), np.float32)
     first[:, width:] = c
-    _forward(*given, first[:, width:], reverse, outputs, kept)
+    _forward(sums, recurrent, h, first[:, width:], reverse, outputs, kept)
     return outputs, kept
 
 

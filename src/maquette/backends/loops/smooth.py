@@ -200,10 +200,9 @@ def _log_gamma(x: Array, out: Array) -> None:
         z = y if far else y + _FAR_ENOUGH
         product = y * (y + 1.0) * (y + 2.0) * (y + 3.0)
         product *= (y + 4.0) * (y + 5.0) * (y + 6.0) * (y + 7.0)
-        product = 1.0 if far else product
         sine = _sine_of_turns(v) if below else 1.0
-        product = np.pi * product / sine if below else product
-        steps = log_of_sum(product, 0.0, v)
+        risen = 1.0 if far else product
+        steps = log_of_sum(np.pi * risen / sine if below else risen, 0.0, v)
         inverse = 1.0 / z
         tail = inverse * _STIRLING(inverse * inverse, x[i]) + _HALF_LOG_2_PI
         found = (z - 0.5) * log_of_sum(z, 0.0, v) - z + tail

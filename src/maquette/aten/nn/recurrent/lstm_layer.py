@@ -430,7 +430,7 @@ def mkldnn_rnn_layer_backward_kernel(
         )
         outputs = wide(output)
         turned = (outputs[1:], given[3][None]) if reverse else (given[3][None], outputs[:-1])
-        by_x, by_weights = _by_inputs(*given[:2], by_sums, np.concatenate(turned))
+        by_x, by_weights = _by_inputs(given[0], given[1], by_sums, np.concatenate(turned))
         return by_x, *by_weights, by_weights[2].copy(), *by_states
     ran = _kept_steps(output, workspace)
     by_x, by_ih, by_hh, by_bias, *by_states = _run_back(
