@@ -154,6 +154,7 @@ PACKAGES = {
     "torch_version": "maquette.torch.face.torch_version",
     "profiler.profiler": "maquette.torch.profiler",
     "profiler.itt": "maquette.torch.profiling.itt",
+    "monitor": "maquette.torch.profiling.monitor",
     "_appdirs": "maquette.torch.helpers.appdirs",
     "_classes": "maquette.torch.classes",
     "_jit_internal": "maquette.torch.helpers.jit_internal",

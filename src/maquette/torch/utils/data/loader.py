@@ -260,6 +260,8 @@ class DataLoader:
             self._iterator.begin_again(pipes_seed)
             return WorkersBatches(self, self._iterator, indices)
         workers = Workers(self, seed, pipes_seed)
+        if self._of_pipes:  # PyTorch draws another, which nobody uses
+            _pipes().draw_seed(self.dataset, self.generator)
         if self.persistent_workers:
             self._iterator = workers
             weakref.finalize(self, workers.close)
