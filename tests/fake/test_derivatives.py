@@ -16,6 +16,7 @@ import pytest
 import maquette as mq
 import maquette.torch as torch
 from maquette.autograd.engine import Run
+from maquette.autograd.inplace import CopySlices
 from maquette.autograd.node import Node, OpNode
 from maquette.core import remembered as answers
 from maquette.dispatch.modes import TorchDispatchMode
@@ -283,6 +284,45 @@ def test_equal_nodes_call_no_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     loss.backward()
     assert REMEMBERED
     assert not called
+
+
+def written(mode: mq.FakeTensorMode) -> tuple[mq.Tensor, mq.Tensor]:
+    """Leaves after the backward of writes to views."""
+    x, w = leaves(mode)
+    whole = x * 2
+    whole[:2].copy_(w)
+    whole[2:].zero_()
+    whole.sum().backward()
+    return x, w
+
+
+def test_equal_writes_to_views_call_no_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    mode = mq.FakeTensorMode()
+    first = written(mode)
+    monkeypatch.setattr(CopySlices, "apply", None)
+    later = written(mode)
+    for a, b in zip(first, later, strict=True):
+        assert described(a.grad, []) == described(b.grad, [])
+
+
+def test_writes_to_other_parts_are_learnt_apart() -> None:
+    mode = mq.FakeTensorMode()
+    for rows in (1, 2, 1):
+        with mode:
+            part = mq.ones(rows, 3, requires_grad=True)
+        whole = leaves(mode)[0] * 2
+        whole[:rows].copy_(part)
+        whole.sum().backward()
+        assert part.grad is not None
+        assert part.grad.shape == (rows, 3)
+
+
+def test_a_mode_sees_the_operators_of_writes_to_views() -> None:
+    mode = mq.FakeTensorMode()
+    written(mode)
+    with Names() as names:
+        written(mode)
+    assert names.seen.count("aten.as_strided.default") == 2
 
 
 def test_gradients_are_those_of_the_first_run() -> None:

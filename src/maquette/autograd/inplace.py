@@ -6,14 +6,22 @@ through `CopySlices`; the view is then seen through its base again (`view_histor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
-from maquette.autograd.engine import current_run
-from maquette.autograd.node import Edge, Grad, Node, grad_edge, move_retained, raise_freed
+from maquette.autograd.engine import Run, current_run
+from maquette.autograd.node import (
+    Grad,
+    Node,
+    grad_edge,
+    move_retained,
+    next_sequence,
+    raise_freed,
+)
 from maquette.autograd.view_history import Look, empty_as, look_of, refuse_mutation, see
 from maquette.core.layout import contiguous_format
 from maquette.dispatch import keysets as K
+from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
 from maquette.tensor.up_to_date import tell_requires_grad
 
@@ -71,17 +79,49 @@ class CopySlices(Node):
 
     __slots__ = ("base", "freed", "function", "last", "number", "view")
 
+    plain = True
+    steps = True
+
     def __init__(self, base: Look, view: Tensor, function: Node, number: int) -> None:
         """function: the write, of which the view is output ``number``."""
-        whole = cast(Tensor, view._base)
-        edges: list[Edge | None] = [grad_edge(whole), *function.edges[1:]]
-        super().__init__(edges, [base.meta, *function.metas[1:]])
+        edge = grad_edge(cast(Tensor, view._base))
+        # The links as they are: to ask for edges would unfold what the write was given.
+        self.links = (*((None, 0) if edge is None else edge), base.meta, *function.links[3:])
+        self.sequence = next_sequence()
+        self.context = tls.st.node_context
+        self.hooks = None
         self.base = base
         self.view = look_of(view)
         self.last = "" if view._ag is None else view._ag.seen_as
         self.function = function
         self.number = number
         self.freed = False
+
+    def step(self, grad: Grad, buffers: dict[Node, object], run: Run) -> None:
+        """Its turn where no hooks, captures or checks have a part in it."""
+        if grad is None:
+            run.pass_by(self)
+            return
+        answer = ANSWERED[0]
+        answers = None if answer is None or self.freed else answer(self, grad, run)
+        if answers is None:
+            answers = list(self.apply([grad]))
+            del grad
+            run.conform(self, answers)
+        else:
+            del grad
+        if not run.retain_graph:
+            self.release()
+        run.give(self, answers)
+
+    def formulas(self, grads: list[Grad]) -> list[Grad]:
+        """As nodes of operators name it."""
+        return list(self.apply(grads))
+
+    @staticmethod
+    def open_saved(node: CopySlices) -> tuple[object, ...]:
+        """The tensors that it saves: none, and who asks knows that its write saves none."""
+        return ()
 
     def name(self) -> str:
         return "torch::autograd::CopySlices"
@@ -99,17 +139,21 @@ class CopySlices(Node):
         if self.freed:
             raise_freed(self)
         if grad is None:
-            return [None] * len(self.edges)
+            return [None] * (len(self.links) // 3)
         whole = empty_as(grad, self.base)
         whole.copy_(grad)
         part = see(whole, self.base, self.view, self.last)
         given: list[Grad] = [None] * self.function.output_count()
         given[self.number] = part.clone(memory_format=contiguous_format)
         answers = list(self.function.apply(given))
-        if self.edges[0] is None:
+        if self.links[0] is None:
             return [None, *answers[1:]]
         if answers[0] is None:
             part.zero_()
         else:
             part.copy_(answers[0])
         return [whole, *answers[1:]]
+
+
+# Knows the gradients of such a node without operators, or says None; a higher layer fills it in.
+ANSWERED: list[Callable[[CopySlices, Tensor, Run], list[Grad] | None] | None] = [None]

@@ -108,7 +108,7 @@ def _shortcut(at_hand: AtHand) -> Shortcut:
         "_number": Family(),
         "_numbers": _NUMBERS,
         "_observers": OBSERVERS,
-        "_outline": _outline,
+        "_outline": outline,
         "_outlines": _outlines,
         "_plain": plain_state,
         "_remembered": REMEMBERED_STEPS,
@@ -148,20 +148,20 @@ def _outlines(grads: Sequence[Grad], mode: object) -> Hashable:
         [
             (g.meta, g._keys)
             if g.__class__ is FakeTensor and g.fake_mode is mode
-            else _outline(g, mode)
+            else outline(g, mode)
             for g in cast("Sequence[FakeTensor]", grads)
         ]
     )
 
 
-def _outline(value: object, mode: object) -> Hashable:
+def outline(value: object, mode: object) -> Hashable:
     """What a key says of a value; TypeError for what none can say, or a tensor of another mode."""
     if isinstance(value, Tensor):
         if value.fake_mode is not mode:
             raise TypeError("a tensor of another mode")
         return value.meta, value._keys
     if value.__class__ is tuple or value.__class__ is list:
-        return tuple([_outline(v, mode) for v in cast(Sequence[object], value)])
+        return tuple([outline(v, mode) for v in cast(Sequence[object], value)])
     if value is None or value.__class__ is TensorMeta:
         return value
     if value.__class__ in _NUMBERS:
