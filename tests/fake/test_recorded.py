@@ -47,6 +47,11 @@ CASES: dict[str, Callable[[], Any]] = {
     "no gradient": lambda: leaf(2, 3).to(mq.int64),
     "list": lambda: mq.cat([leaf(2, 3), mq.ones(1, 3), leaf(2, 3) * 2]),
     "one of several results": lambda: leaf(4, 3).split(2)[1] * 2,
+    "view of one of several results": lambda: leaf(4, 3).split(2)[1].t(),
+    "view of a view of one of several results": lambda: leaf(4, 3).split(2)[1].t()[:, 1:] * 2,
+    "several of a result": lambda: (leaf(4, 3) * 2).unbind()[1],
+    "several of a view": lambda: leaf(3, 4).t().chunk(2)[0],
+    "several of one of several": lambda: leaf(4, 4).split([1, 3])[1].split([2, 1])[0],
     "view": lambda: leaf(2, 3).t(),
     "view of a result": lambda: (leaf(2, 3) * 2).view(3, 2),
     "view of a view": lambda: leaf(2, 3).t()[None],
@@ -74,7 +79,10 @@ def seen(t: mq.Tensor) -> object:
     kept = [(k, getattr(node, k)) for k in sorted(dir(type(node))) if k.startswith("_saved_")]
     shown = [(k, v.meta if isinstance(v, mq.Tensor) else v) for k, v in kept]
     links = [(type(n).__name__, i) for n, i in node.next_functions]
-    return facts, node.name(), links, shown, node.metas, getattr(node, "view_version", None)
+    history = t._ag
+    assert history is not None
+    number = history.output_nr, history.creation_meta, history.view_version if base else 0
+    return facts, node.name(), links, shown, node.metas, type(history).__name__, number
 
 
 def answers(call: Callable[[], mq.Tensor]) -> list[object]:

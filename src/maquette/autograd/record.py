@@ -135,13 +135,18 @@ def _generated(op: OpOverload, plan: DerivativePlan, ks: int) -> Function:
 
     space = recording_space(plan) | {"_below": below}
     join = JOINED[0]
-    if join is not None and plan.one_output:
+    if join is not None and (plan.one_output or _gives_views(op)):
         plain = _recording(op, plan, partial(below, ks))
         unusual = generate_later(source, "_kernel", "record", space, plain, after=_SELDOM)
         joined = join(op, plan, ks, unusual)
         if joined is not None:
             return joined
     return generate(source(), "_kernel", "record", space)
+
+
+def _gives_views(op: OpOverload) -> bool:
+    """Whether the result is one list of views, as of ``split``."""
+    return op.is_view and [r.type.written for r in op._schema.returns] == ["Tensor[]"]
 
 
 def refusal_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
@@ -157,18 +162,9 @@ def refusal_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
 
 def node_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
     """Source that makes the node of a call with result ``_r``; returns if none is to be made."""
-    lines = indented([*plan.number_lines(), *link_lines(op, plan, "return _r"), *_NEW_NODE])
+    lines = indented([*plan.number_lines(), *link_lines(op, plan, "return _r"), *NEW_NODE])
     lines += indented(_history_lines(op) if plan.one_output else _HISTORY_OF_MANY)
     return [*lines, *indented(saving_lines(plan))]
-
-
-_NEW_NODE = (
-    "_n = _new(_class)",
-    "_n.links = _links",
-    "_n.sequence = _next()",
-    "_n.context = _tls.st.node_context if _nodes_seen else None",
-    "_n.hooks = None",
-)
 
 
 def saving_lines(plan: DerivativePlan, tensor: int | None = None) -> list[str]:
@@ -188,12 +184,22 @@ def saving_lines(plan: DerivativePlan, tensor: int | None = None) -> list[str]:
     return [*lines, f"_n.saved = {saved}"]
 
 
+NEW_NODE = (
+    "_n = _new(_class)",
+    "_n.links = _links",
+    "_n.sequence = _next()",
+    "_n.context = _tls.st.node_context if _nodes_seen else None",
+    "_n.hooks = None",
+)
+"""Source that makes the node of a call; of `link_lines` it has its links and class."""
+
+
 def first_history_lines(*, view: bool) -> list[str]:
     """Source that makes a node the history of ``_r``, a new tensor with its keys.
 
     view: whether it is a view, whose version is ``_vc.value``.
     """
-    return [*_NEW_NODE, "_r._ag = _n", *(["_n.view_version = _vc.value"] if view else [])]
+    return [*NEW_NODE, "_r._ag = _n", *(["_n.view_version = _vc.value"] if view else [])]
 
 
 def recording_space(plan: DerivativePlan) -> dict[str, object]:

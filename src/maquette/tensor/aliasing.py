@@ -62,6 +62,8 @@ def _viewing(op: OpOverload, ks: int, source: int, *, base: bool) -> Callable[..
             _link(result, origin, base)
         return result
 
+    if base and not op.facts.other_values:
+        VIEWING[kernel] = below, source
     return kernel
 
 
@@ -146,8 +148,8 @@ def _generated_viewing(
 
 
 VIEWING: WeakKeyDictionary[Function, tuple[Function, int]] = WeakKeyDictionary()
-"""Of kernels that link one view to its base, and nothing else: the kernel below, and which
-parameter the view is of. A kernel that records may write them out.
+"""Of kernels that link one view, or a list of them, to their base, and nothing else: the kernel
+below, and which parameter the views are of. A kernel that records may write them out.
 """
 
 

@@ -14,16 +14,19 @@ from collections.abc import Callable
 from maquette.autograd.compiled_formulas import DerivativePlan
 from maquette.autograd.record import (
     JOINED,
+    NEW_NODE,
     first_history_lines,
     link_lines,
     recording_space,
     saving_lines,
 )
+from maquette.core.meta import TensorMeta
 from maquette.dispatch.generated import generate_later, indented
 from maquette.dispatch.operator import OpOverload
 from maquette.fake.kernel import KernelText, text_of
 from maquette.tensor.aliasing import VIEWING
 from maquette.tensor.history import VersionCounter
+from maquette.tensor.keys import fake_keys_for
 
 Function = Callable[..., object]
 
@@ -40,44 +43,71 @@ def _joined(op: OpOverload, plan: DerivativePlan, ks: int, unusual: Function) ->
     if text is None or text.result != kind or (op.is_view and linked is None):
         return None
     space = {**recording_space(plan), **text.space, "_unusual": unusual, "_Counter": VersionCounter}
+    space["_grad_keys"] = _grad_keys
     return generate_later(lambda: _source(op, plan, text), "_kernel", "recorded", space, unusual)
+
+
+def _grad_keys(meta: TensorMeta) -> int:
+    """The key set of a fake of this meta that requires grad, which metas know once it was asked."""
+    fake_keys_for(meta)
+    return meta.fake_grad_keys
 
 
 def _source(op: OpOverload, plan: DerivativePlan, text: KernelText) -> str:
     passed = ", ".join(f"p{i}" for i in range(len(plan.arguments)))
     call = f"_unusual(_ks, {passed})"
-    conditions = ["not _e.differentiable"]
+    kind, source = text.result
+    origin = f"p{source}"
+    several = not plan.one_output  # a list of views, of the dtype of what has a gradient
+    conditions = [] if several else ["not _e.differentiable"]
     for i in plan.constant:
         conditions += [
             f"(p{i} is not None and p{i}.__class__ not in _NUMBERS and p{i}._keys & _req)"
         ]
-    kind, source = text.result
-    origin = f"p{source}"
     if kind == "view":
         conditions += [f"{origin}._keys is not {origin}.meta.fake_grad_keys"]
-        conditions += [
-            f"({origin}._base is not None and {origin}._ag and {origin}._ag.creation_meta)"
-        ]
     # The first tensor's mode was asked for, so that it is no number.
     first = next((i for i, a in enumerate(plan.arguments) if a.type.written == "Tensor"), None)
     numbers = [line for line in plan.number_lines() if not line.startswith(f"_is_p{first} ")]
     lines = [
         *text.known_lines(call),
-        f"if {' or '.join(conditions)}:",
-        f"    return {call}",
+        *([f"if {' or '.join(conditions)}:", f"    return {call}"] if conditions else []),
         *numbers,
         *link_lines(op, plan, f"return {call}", first),
+        *_result_lines(origin, kind, several=several),
+        *saving_lines(plan, first),
+        "return _r",
+    ]
+    return "\n".join([f"def _kernel(_ks, {passed}):", *indented(lines), ""])
+
+
+def _result_lines(origin: str, kind: str, *, several: bool) -> list[str]:
+    """Source that makes the result ``_r`` of the outcome ``_e``, and the node ``_n``."""
+    if several:
+        return [*_base_lines(origin), *NEW_NODE, *_SEVERAL]
+    lines = [
         "_r = _made(_Fake)",
         "_r.meta = _o = _e.meta",
         "_r._keys = _o.fake_grad_keys",
         "_r._mq_data = _r.constant = None",
         "_r.fake_mode = _m",
-        *(_linked_lines(origin) if kind == "view" else _FRESH),
-        *first_history_lines(view=kind == "view"),
-        *saving_lines(plan, first),
-        "return _r",
     ]
-    return "\n".join([f"def _kernel(_ks, {passed}):", *indented(lines), ""])
+    if kind == "fresh":
+        return [*lines, *_FRESH, *first_history_lines(view=False)]
+    return [
+        *lines,
+        *_base_lines(origin),
+        "_r._storage = _s",
+        "_r._vc = _vc",
+        "_r._base = _b",
+        *first_history_lines(view=True),
+        f"if {origin} is not _b and {origin}._ag and {origin}._ag.creation_meta:",
+        "    _h = _r._ag = _new(_Output)",  # what forbids writes to a view does so to views of it
+        "    _h.grad_fn = _n",
+        "    _h.output_nr = 0",
+        f"    _h.creation_meta = {origin}._ag.creation_meta",
+        "    _h.view_version = _vc.value",
+    ]
 
 
 _FRESH = (
@@ -91,24 +121,42 @@ _FRESH = (
     "    _announce(_s)",
     "_r._base = _r._vc = None",
 )
+_SEVERAL = (
+    "_n.count = len(_e.value)",
+    "_r = []",
+    "for _i, _o in enumerate(_e.value):",
+    "    _t = _made(_Fake)",
+    "    _t.meta = _o",
+    "    _t._keys = _o.fake_grad_keys or _grad_keys(_o)",
+    "    _t._mq_data = _t.constant = None",
+    "    _t.fake_mode = _m",
+    "    _t._storage = _s",
+    "    _t._vc = _vc",
+    "    _t._base = _b",
+    "    _h = _t._ag = _new(_Output)",
+    "    _h.grad_fn = _n",
+    "    _h.output_nr = _i",
+    '    _h.creation_meta = "MULTI_OUTPUT_NODE"',
+    "    _h.view_version = _vc.value",
+    "    _r.append(_t)",
+)
 
 
-def _linked_lines(origin: str) -> list[str]:
-    """What the kernel that links views does where gradients are recorded."""
+def _base_lines(origin: str) -> list[str]:
+    """Source that finds what a view shares, as the kernel that links views does where gradients
+    are recorded: base ``_b``, storage ``_s``, and the count ``_vc`` of writes.
+    """
     return [
-        f"_r._storage = {origin}._storage",
         f"_vc = {origin}._vc",
         "if _vc is None:",
         f"    _vc = {origin}._vc = _new(_Counter)",
         "    _vc._converted = None",
         "    _vc.value = 0",
-        "_r._vc = _vc",
+        f"_s = {origin}._storage",
         f"_b = {origin}._base",
         "if _b is None:",
-        f"    _r._base = {origin}",
+        f"    _b = {origin}",
         f"    {origin}._viewed = True",
-        "else:",
-        "    _r._base = _b",
     ]
 
 
