@@ -37,6 +37,16 @@ def test_samples_have_the_plain_bits(
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_samples_with_channels_last_have_the_plain_bits(mode: str, plainly: Plainly) -> None:
+    torch.manual_seed(0)
+    image = torch.randn(2, 5, 9, 11).to(memory_format=torch.channels_last)
+    image[0, 0, 0, 0] = torch.inf
+    run = trained(lambda x, g: _sampled(mode, "zeros", x, g), image, torch.randn(2, 50, 60, 2))
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_samples_of_volumes_have_the_plain_bits(plainly: Plainly) -> None:
     torch.manual_seed(0)
     volume, grid = torch.randn(1, 3, 5, 6, 7), torch.randn(1, 20, 20, 20, 3)

@@ -71,12 +71,7 @@ from maquette.backends.loops.elementwise import (
 )
 from maquette.backends.loops.error_function import erf_of_doubles, erfc
 from maquette.backends.loops.halves import computed_on_halves
-from maquette.backends.loops.images.points import (
-    add_pulls,
-    add_to_planes,
-    corners,
-    sampled,
-)
+from maquette.backends.loops.images.points import sampled, sampled_back
 from maquette.backends.loops.images.resampling import planes_back, resampled_planes
 from maquette.backends.loops.lapack import for_each
 from maquette.backends.loops.lines import (
@@ -189,11 +184,9 @@ __all__ = [
     "column_groups",
     "column_moments",
     "scaled_columns",
-    "add_pulls",
     "add_scaled",
-    "corners",
     "sampled",
-    "add_to_planes",
+    "sampled_back",
     "binomial_counts",
     "class_losses",
     "log_gamma",

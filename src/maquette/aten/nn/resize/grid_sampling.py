@@ -7,17 +7,17 @@ reflected. Gradients run along the same corners.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import added_to, combined_at
 from maquette.aten.common.batching_forms import folded
+from maquette.aten.common.channels_last import with_channels_last
 from maquette.aten.common.large_arrays import LARGE
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
@@ -29,6 +29,7 @@ from maquette.tensor.tensor import Tensor
 
 LINEAR, NEAREST, CUBIC = 0, 1, 2
 ZEROS, BORDER, REFLECTION = 0, 1, 2
+_MOST = 1 << 31  # loops count places in 32 bits
 _BEND = -0.75  # of the cubic, as in upsampling
 
 
@@ -232,20 +233,6 @@ def _corners(
             yield index, inside, product_of(weights), bent
 
 
-def _corners_by_loop(
-    loops: ModuleType, grid: Array, space: Sequence[int], *options: Any, bends: bool
-) -> tuple[Array, Array, Array, Array]:
-    """`_corners`, all of them along the first dimension of each but the slopes, there the second.
-
-    In one step: the corners of 64 points take 100 us by functions of arrays.
-    """
-    points = grid.reshape(grid.shape[0], -1, len(space))
-    found: tuple[Array, Array, Array, Array] = loops.corners(
-        points, tuple(space), *options, bends=bends
-    )
-    return found
-
-
 def product_of(factors: Sequence[Array]) -> Array:
     """The product of at least one array."""
     total = factors[0]
@@ -264,9 +251,16 @@ def _loops_for(xp: ModuleType, x: Array, grid: Array) -> ModuleType | None:
     """The compiled loops, where they are worth it for the corners of all values."""
     if xp is not np or x.dtype.char not in "fd" or grid.dtype != x.dtype or not grid.size:
         return None
+    if prod(x.shape[2:]) >= _MOST:
+        return None
     count = prod(x.shape[:2]) * prod(grid.shape[1:-1]) << grid.shape[-1]
     backend = backend_for(xp)
     return backend.loops if count >= LARGE else backend.loops_if_worth(100)
+
+
+def _points(grid: Array) -> Array:
+    """A grid as a row-major [batch, points, dims]."""
+    return np.ascontiguousarray(grid).reshape(len(grid), -1, grid.shape[-1])
 
 
 # --- pages ------------------------------------------------------------------------------------
@@ -296,13 +290,14 @@ def _grid_sampler(dims: int) -> tuple[OperatorPage, OperatorPage]:
         xp: ModuleType, input: Array, grid: Array, interpolation: int, padding: int, align: bool
     ) -> Array:
         x, space = wide(input), input.shape[2:]
-        flat = x.reshape(*x.shape[:2], prod(space))
         options = (interpolation, padding, align)
         loops = _loops_for(xp, x, grid)
         if loops is not None:
-            where = _corners_by_loop(loops, grid, space, *options, bends=False)[:3]
-            found: Array = loops.sampled(flat, *where)
+            turned = with_channels_last(x)
+            rows = np.ascontiguousarray(x) if turned is None else turned
+            found: Array = loops.sampled(rows, _points(grid), *options, last=turned is not None)
             return found.reshape(*x.shape[:2], *grid.shape[1:-1])
+        flat = x.reshape(*x.shape[:2], prod(space))
         out = xp.zeros((*x.shape[:2], prod(grid.shape[1:-1])), x.dtype)
         for index, inside, weight, _ in _corners(xp, grid, space, *options):
             out += gathered(xp, flat, index, inside) * weight[:, None]
@@ -360,32 +355,29 @@ def _grid_sampler(dims: int) -> tuple[OperatorPage, OperatorPage]:
         output_mask: tuple[bool, ...],
     ) -> tuple[Array | None, Array]:
         x, space = wide(input), input.shape[2:]
-        flat = x.reshape(*x.shape[:2], prod(space))
         g = wide(grad_output).reshape(*x.shape[:2], prod(grid.shape[1:-1]))
         loops, options = _loops_for(xp, x, grid), (interpolation, padding, align)
-        corners: Iterable[Corner] = _corners(xp, grid, space, *options)
         if loops is not None:
-            *others, by_dims = _corners_by_loop(loops, grid, space, *options, bends=True)
-            corners = zip(*others, by_dims.swapaxes(0, 1), strict=True)
+            by_image, by_points = loops.sampled_back(
+                np.ascontiguousarray(x),
+                np.ascontiguousarray(g),
+                _points(grid),
+                *options,
+                of_x=output_mask[0],
+            )
+            return by_image, by_points.reshape(grid.shape)
+        flat = x.reshape(*x.shape[:2], prod(space))
         by_input = xp.zeros(flat.size, x.dtype)
         by_grid = xp.zeros((grid.shape[0], g.shape[2], dims), x.dtype)
         planes = xp.arange(prod(x.shape[:2])).reshape(*x.shape[:2], 1) * flat.shape[2]
-        for index, inside, weight, slopes in corners:
+        for index, inside, weight, slopes in _corners(xp, grid, space, *options):
             if output_mask[0]:
-                share = weight * inside
-                if loops is not None:
-                    loops.add_to_planes(g, index, share, by_input.reshape(flat.shape))
-                else:
-                    at = (planes + index[:, None]).reshape(-1)
-                    shares = (g * share[:, None]).reshape(-1)
-                    by_input = combined_at(xp, "add", by_input, at, shares)
+                at = (planes + index[:, None]).reshape(-1)
+                shares = (g * (weight * inside)[:, None]).reshape(-1)
+                by_input = combined_at(xp, "add", by_input, at, shares)
             if interpolation == NEAREST:  # the grid has no slope, whatever the gradient is
                 continue
-            if loops is not None:
-                pull = xp.zeros(index.shape, x.dtype)
-                loops.add_pulls(flat, g, index, inside, pull)
-            else:
-                pull = (gathered(xp, flat, index, inside) * g).sum(axis=1)
+            pull = (gathered(xp, flat, index, inside) * g).sum(axis=1)
             for d in range(dims):
                 by_grid = added_to(xp, by_grid, (..., dims - 1 - d), pull * slopes[d])
         return (

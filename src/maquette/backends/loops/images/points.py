@@ -11,37 +11,7 @@ import numpy.typing as npt
 from maquette.backends.loops.compiler import compiled
 
 Array = npt.NDArray[Any]
-
-# --- samples -------------------------------------------------------------------------------
-
-# Planes are [batch, channels, places], points [batch, channels, points]; index, inside and weight
-# are of one corner of every point: [batch, points].
-
-
-@compiled
-def _add_corner(plane: Array, index: Array, inside: Array, weight: Array, out: Array) -> None:
-    zero = plane.dtype.type(0)
-    for p in range(index.size):
-        out[p] += (plane[index[p]] if inside[p] else zero) * weight[p]
-
-
-@compiled
-def add_to_planes(grad: Array, index: Array, weight: Array, planes: Array) -> None:
-    """Add gradients at points to the gradient of a corner's places."""
-    for n in range(planes.shape[0]):
-        for c in range(planes.shape[1]):
-            plane, of_points = planes[n, c], grad[n, c]
-            for p in range(of_points.size):
-                plane[index[n, p]] += of_points[p] * weight[n, p]
-
-
-@compiled
-def add_pulls(planes: Array, grad: Array, index: Array, inside: Array, out: Array) -> None:
-    """Add, over channels, the products of gradients and a corner's values, to [batch, points]."""
-    for n in range(planes.shape[0]):
-        for c in range(planes.shape[1]):
-            _add_corner(planes[n, c], index[n], inside[n], grad[n, c], out[n])
-
+Axis = tuple[Array, Array, Array]
 
 # --- corners of points -----------------------------------------------------------------------
 
@@ -74,84 +44,121 @@ def _kept_inside(x: Any, size: int, padding: int, bounds: Array, n: Array) -> tu
 
 
 @compiled
-def _cubic(t: Any, n: Array, weight: Array, slope: Array) -> None:
-    one, two = n[1], n[2]
+def _places_linear(
+    x: Array, d: int, size: int, speed: Any, padding: int, bounds: Array, n: Array, axis: Axis
+) -> None:
+    at, factor, bent = axis
+    zero, last = n[0], x.dtype.type(size)
+    for p in range(x.size):
+        where, slope = _kept_inside(x[p], size, padding, bounds, n)
+        slope = slope * speed
+        left = np.floor(where)
+        right, share = left + n[1], where - left
+        first, second = (left >= zero) & (left < last), (right >= zero) & (right < last)
+        at[d, 0, p] = np.int32(left) if first else np.int32(-1)
+        at[d, 1, p] = np.int32(right) if second else np.int32(-1)
+        factor[d, 0, p], factor[d, 1, p] = n[1] - share, share
+        bent[d, 0, p], bent[d, 1, p] = -slope, slope
+
+
+@compiled
+def _places_nearest(
+    x: Array, d: int, size: int, padding: int, bounds: Array, n: Array, axis: Axis
+) -> None:
+    at, factor, bent = axis
+    zero, last = n[0], x.dtype.type(size)
+    for p in range(x.size):
+        place = np.rint(_kept_inside(x[p], size, padding, bounds, n)[0])
+        at[d, 0, p] = np.int32(place) if (place >= zero) & (place < last) else np.int32(-1)
+        factor[d, 0, p], bent[d, 0, p] = n[1], zero
+
+
+@compiled
+def _places_cubic(
+    x: Array, d: int, size: int, speed: Any, padding: int, bounds: Array, n: Array, axis: Axis
+) -> None:
+    at, factor, bent = axis
+    zero, last, two = n[0], x.dtype.type(size), n[2]
     a, a2, a3, a4, a5, a8 = n[5], n[6], n[7], n[8], n[9], n[10]
     for i in range(4):
-        x = t + one if i == 0 else t if i == 1 else one - t if i == 2 else two - t
-        if i == 1 or i == 2:
-            weight[i] = (a2 * x - a3) * x * x + one
-            bent = (n[3] * a2 * x - two * a3) * x
-        else:
-            weight[i] = ((a * x - a5) * x + a8) * x - a4
-            bent = (n[3] * a * x - two * a5) * x + a8
-        slope[i] = bent if i < 2 else -bent
+        for p in range(x.size):
+            left = np.floor(x[p])
+            t = x[p] - left
+            moved = left + (n[i - 1] if i else -n[1])
+            place = np.rint(_kept_inside(moved, size, padding, bounds, n)[0])
+            at[d, i, p] = np.int32(place) if (place >= zero) & (place < last) else np.int32(-1)
+            y = t + n[1] if i == 0 else t if i == 1 else n[1] - t if i == 2 else two - t
+            if i == 1 or i == 2:
+                factor[d, i, p] = (a2 * y - a3) * y * y + n[1]
+                slope = (n[3] * a2 * y - two * a3) * y
+            else:
+                factor[d, i, p] = ((a * y - a5) * y + a8) * y - a4
+                slope = (n[3] * a * y - two * a5) * y + a8
+            bent[d, i, p] = (slope if i < 2 else -slope) * speed
 
 
 @compiled
 def _corners(
     points: Array,
     sizes: tuple[int, ...],
-    speeds: Array,
-    bounds: Array,
     mode: int,
     padding: int,
     align: bool,
-    n: Array,
-    choice: Array,
-    index: Array,
-    inside: Array,
-    weight: Array,
-    slopes: Array,
+    tables: tuple[Array, Array, Array, Array],
+    axis: Axis,
+    found: tuple[Array, Array, Array],
 ) -> None:
-    """choice: of each corner, which of the places along each dimension it is."""
-    dims, each = points.shape[1], 2 if mode == 0 else 1 if mode == 1 else 4
-    at, within = np.zeros((dims, each), np.int64), np.zeros((dims, each), np.bool_)
-    factor, bent = np.zeros((dims, each), points.dtype), np.zeros((dims, each), points.dtype)
-    place = np.zeros(each, points.dtype)
-    for p in range(points.shape[0]):
-        for d in range(dims):
-            x, speed = (points[p, dims - 1 - d] + n[1]) * speeds[d], speeds[d]
-            if not align:
-                x = x - n[4]
-            if mode == 2:
-                left = np.floor(x)
-                _cubic(x - left, n, factor[d], bent[d])
-                for i in range(4):
-                    moved = left + (n[i - 1] if i else -n[1])
-                    place[i] = np.rint(_kept_inside(moved, sizes[d], padding, bounds[d], n)[0])
-                    bent[d, i] = bent[d, i] * speed
-            else:
-                x, slope = _kept_inside(x, sizes[d], padding, bounds[d], n)
-                slope = slope * speed
-                if mode == 1:
-                    place[0], factor[d, 0], bent[d, 0] = np.rint(x), n[1], n[0]
-                else:
-                    left = np.floor(x)
-                    share = x - left
-                    place[0], factor[d, 0], bent[d, 0] = left, n[1] - share, -slope
-                    place[1], factor[d, 1], bent[d, 1] = left + n[1], share, slope
-            for i in range(each):
-                within[d, i] = (place[i] >= n[0]) & (place[i] < sizes[d])
-                at[d, i] = np.int64(place[i]) if within[d, i] else 0
-        for k in range(index.shape[0]):
-            where, whole, all_in = 0, n[1], True
-            for d in range(dims):
-                i = choice[k, d]
-                where = where * sizes[d] + at[d, i]
-                all_in &= within[d, i]
-                whole *= factor[d, i]
-            index[k, p], inside[k, p] = where if all_in else 0, all_in
-            weight[k, p] = whole if all_in else n[0]
-            for d in range(slopes.shape[0]):
-                pulled = n[1]
-                for e in range(dims):
-                    i = choice[k, e]
-                    pulled *= bent[e, i] if e == d else factor[e, i]
-                slopes[d, k, p] = pulled if all_in else n[0]
+    """Find the corners of points [count, dims]: indices and weights [corners, count], slopes.
+
+    axis: memory for their places, weights and slopes along each dimension. found: the result;
+    slopes are [dims or 0, corners, count].
+    """
+    speeds, bounds, n, choice = tables
+    at, factor, bent = axis
+    index, weight, slopes = found
+    count, dims = points.shape
+    x = np.empty(count, points.dtype)
+    for d in range(dims):
+        for p in range(count):
+            x[p] = (points[p, dims - 1 - d] + n[1]) * speeds[d]
+        if not align:
+            for p in range(count):
+                x[p] -= n[4]
+        size, speed, bound = sizes[d], speeds[d], bounds[d]
+        if mode == 0:
+            _places_linear(x, d, size, speed, padding, bound, n, axis)
+        elif mode == 1:
+            _places_nearest(x, d, size, padding, bound, n, axis)
+        else:
+            _places_cubic(x, d, size, speed, padding, bound, n, axis)
+    zero = n[0]
+    for k in range(index.shape[0]):
+        where, share = index[k], weight[k]
+        first = choice[k, 0]
+        for p in range(count):
+            where[p], share[p] = at[0, first, p], factor[0, first, p]
+        for d in range(1, dims):
+            places, factors = at[d, choice[k, d]], factor[d, choice[k, d]]
+            extent = np.int32(sizes[d])
+            for p in range(count):
+                inside = (where[p] >= 0) & (places[p] >= 0)
+                where[p] = where[p] * extent + places[p] if inside else np.int32(-1)
+                share[p] *= factors[p]
+        for p in range(count):
+            share[p] = share[p] if where[p] >= 0 else zero
+        for d in range(slopes.shape[0]):
+            pulled = slopes[d, k]
+            pulled[:] = n[1]
+            for e in range(dims):
+                factors = bent[e, choice[k, e]] if e == d else factor[e, choice[k, e]]
+                for p in range(count):
+                    pulled[p] *= factors[p]
+            for p in range(count):
+                pulled[p] = pulled[p] if where[p] >= 0 else zero
 
 
 _BEND = -0.75  # of the cubic
+_EACH = {0: 2, 1: 1, 2: 4}  # places along a dimension, by mode
 
 
 @lru_cache(maxsize=64)
@@ -161,7 +168,7 @@ def _tables(
     """Of the dimensions: elements a unit, bounds of reflection and the last place; beside them the
     numbers of the formulas, and which of its places along each dimension every corner is.
     """
-    a, each = _BEND, {0: 2, 1: 1, 2: 4}[mode]
+    a, each = _BEND, _EACH[mode]
     speeds = [(n - 1) / 2 if align else n / 2 for n in sizes]
     bounds = [(0, n - 1, n - 1) if align else (-0.5, n, n - 1) for n in sizes]
     numbers = [0, 1, 2, 3, 0.5, a, a + 2, a + 3, 4 * a, 5 * a, 8 * a]
@@ -169,39 +176,161 @@ def _tables(
     return np.array(speeds, kind), np.array(bounds, kind), np.array(numbers, kind), choice
 
 
-def corners(
-    grid: Array, sizes: tuple[int, ...], mode: int, padding: int, align: bool, *, bends: bool
-) -> tuple[Array, Array, Array, Array]:
-    """Of all points [batch, points, dims], and each of their corners, [corners, batch, points]:
+@compiled
+def _memory(x: Array, tables: tuple[Array, Array, Array, Array], bends: int, count: int) -> Any:
+    """What `_corners` takes as ``axis`` and ``found``, for a number of points."""
+    corners, dims = tables[3].shape
+    each = tables[3].max() + 1
+    at = np.empty((dims, each, count), np.int32)
+    axis = at, np.empty(at.shape, x.dtype), np.empty(at.shape, x.dtype)
+    where, share = np.empty((corners, count), np.int32), np.empty((corners, count), x.dtype)
+    return axis, (where, share, np.empty((bends, corners, count), x.dtype))
 
-    where it is, whether it is inside, its weight, and, if ``bends``, that one's slopes by the
-    dimensions of space.
-    """
-    kind, dims, lines = grid.dtype.type, len(sizes), grid.shape[0] * grid.shape[1]
-    speeds, bounds, constants, choice = _tables(sizes, mode, align, grid.dtype.char)
-    count, bent = len(choice), dims if bends else 0
-    index, inside = np.empty((count, lines), np.int64), np.empty((count, lines), np.bool_)
-    weight, slopes = np.empty((count, lines), kind), np.empty((bent, count, lines), kind)
-    points = np.ascontiguousarray(grid).reshape(lines, dims)
-    _corners(
-        points, sizes, speeds, bounds, mode, padding, align, constants,
-        choice, index, inside, weight, slopes,
-    )  # fmt: skip
-    shape = (count, *grid.shape[:2])
-    at, within, share = (a.reshape(shape) for a in (index, inside, weight))
-    return at, within, share, slopes.reshape(bent, *shape)
+
+# --- samples ---------------------------------------------------------------------------------
+
+
+_BLOCK = 512  # points whose corners are found at once
 
 
 @compiled
-def _samples(planes: Array, index: Array, inside: Array, weight: Array, out: Array) -> None:
-    for n in range(planes.shape[0]):
-        for c in range(planes.shape[1]):
-            for k in range(index.shape[0]):
-                _add_corner(planes[n, c], index[k, n], inside[k, n], weight[k, n], out[n, c])
+def _samples(
+    x: Array,
+    points: Array,
+    sizes: tuple[int, ...],
+    mode: int,
+    padding: int,
+    align: bool,
+    tables: tuple[Array, Array, Array, Array],
+    out: Array,
+) -> None:
+    """x: [batch, channels, places], out: [batch, channels, points], by blocks of points."""
+    axis, found = _memory(x, tables, 0, min(_BLOCK, points.shape[1]))
+    index, weight, _ = found
+    zero, block = x.dtype.type(0), index.shape[1]
+    for n in range(x.shape[0]):
+        for first in range(0, points.shape[1], block):
+            count = min(block, points.shape[1] - first)
+            _corners(
+                points[n, first : first + count], sizes, mode, padding, align, tables, axis, found
+            )
+            for c in range(x.shape[1]):
+                plane, made = x[n, c], out[n, c, first : first + count]
+                made[:] = zero
+                for k in range(index.shape[0]):
+                    where, share = index[k], weight[k]
+                    for p in range(count):
+                        made[p] += (plane[where[p]] if where[p] >= 0 else zero) * share[p]
 
 
-def sampled(planes: Array, index: Array, inside: Array, weight: Array) -> Array:
-    """The values of planes [batch, channels, places] at points, from all of their corners."""
-    out = np.zeros((*planes.shape[:2], index.shape[2]), planes.dtype)
-    _samples(np.ascontiguousarray(planes), index, inside, weight, out)
+@compiled
+def _samples_last(
+    x: Array,
+    points: Array,
+    sizes: tuple[int, ...],
+    mode: int,
+    padding: int,
+    align: bool,
+    tables: tuple[Array, Array, Array, Array],
+    out: Array,
+) -> None:
+    """`_samples` of [batch, places, channels]."""
+    axis, found = _memory(x, tables, 0, min(_BLOCK, points.shape[1]))
+    index, weight, _ = found
+    zero, block, channels = x.dtype.type(0), index.shape[1], np.uint64(x.shape[2])
+    flat, total = x.reshape(-1), np.empty(x.shape[2], x.dtype)
+    for n in range(x.shape[0]):
+        for first in range(0, points.shape[1], block):
+            count = min(block, points.shape[1] - first)
+            _corners(
+                points[n, first : first + count], sizes, mode, padding, align, tables, axis, found
+            )
+            for p in range(count):
+                for c in range(channels):
+                    total[c] = zero
+                for k in range(index.shape[0]):
+                    if index[k, p] >= 0:
+                        share, here = weight[k, p], np.uint64(n * x.shape[1] + index[k, p])
+                        here *= channels
+                        for c in range(channels):
+                            total[c] += flat[here + c] * share
+                for c in range(channels):
+                    out[n, c, first + p] = total[c]
+
+
+def sampled(
+    x: Array, grid: Array, mode: int, padding: int, align: bool, *, last: bool = False
+) -> Array:
+    """The values of [batch, channels, *space] at points [batch, points, dims], interpolated.
+
+    last: x is [batch, *space, channels].
+    """
+    sizes = x.shape[1:-1] if last else x.shape[2:]
+    tables = _tables(sizes, mode, align, grid.dtype.char)
+    channels = x.shape[-1] if last else x.shape[1]
+    out = np.empty((len(x), channels, grid.shape[1]), x.dtype)
+    lines = x.reshape(len(x), -1, channels) if last else x.reshape(len(x), channels, -1)
+    loop = _samples_last if last else _samples
+    loop(lines, grid, sizes, mode, padding, align, tables, out)
     return out
+
+
+# --- gradients -------------------------------------------------------------------------------
+
+
+@compiled
+def _samples_back(
+    x: Array,
+    grad: Array,
+    points: Array,
+    sizes: tuple[int, ...],
+    mode: int,
+    padding: int,
+    align: bool,
+    tables: tuple[Array, Array, Array, Array],
+    by_x: Array,
+    by_points: Array,
+) -> None:
+    """Add to zeros, one corner of all points after another; no ``by_x``: of no image."""
+    axis, found = _memory(x, tables, 0 if mode == 1 else points.shape[2], points.shape[1])
+    index, weight, slopes = found
+    dims, pull = points.shape[2], np.empty(points.shape[1], x.dtype)
+    for n in range(x.shape[0]):
+        _corners(points[n], sizes, mode, padding, align, tables, axis, found)
+        for c in range(by_x.shape[1] if by_x.shape[0] else 0):
+            plane, given = by_x[n, c], grad[n, c]
+            for k in range(index.shape[0]):
+                where, share = index[k], weight[k]
+                for p in range(given.size):
+                    if where[p] >= 0:
+                        plane[where[p]] += given[p] * share[p]
+        if mode == 1:  # the grid has no slope, whatever the gradient is
+            continue
+        for k in range(index.shape[0]):
+            where = index[k]
+            pull[:] = 0
+            for c in range(x.shape[1]):
+                plane, given = x[n, c], grad[n, c]
+                for p in range(given.size):
+                    pull[p] += plane[where[p]] * given[p] if where[p] >= 0 else 0
+            for d in range(dims):
+                bent = slopes[d, k]
+                for p in range(pull.size):
+                    by_points[n, p, dims - 1 - d] += pull[p] * bent[p]
+
+
+def sampled_back(
+    x: Array, grad: Array, grid: Array, mode: int, padding: int, align: bool, *, of_x: bool
+) -> tuple[Array | None, Array]:
+    """The gradients of `sampled` by x, [batch, channels, *space], if asked for, and by the grid.
+
+    grad: [batch, channels, points].
+    """
+    sizes = x.shape[2:]
+    tables = _tables(sizes, mode, align, grid.dtype.char)
+    by_x, by_grid = np.zeros(x.shape if of_x else (0, 0, 1), x.dtype), np.zeros(grid.shape, x.dtype)
+    lines = (*x.shape[:2], -1)
+    into = by_x.reshape(lines) if of_x else by_x
+    points = (grid, sizes, mode, padding, align, tables)
+    _samples_back(x.reshape(lines), grad, *points, into, by_grid)
+    return by_x if of_x else None, by_grid
