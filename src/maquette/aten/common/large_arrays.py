@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 
 SMALL = 4096  # elements below which the plain functions are as fast
 BLOCK = 1 << 14  # elements that stay in a core's cache between the passes over them
-WIDE_ROW = 64  # elements from which a row is added at once
+WIDE_ROW = 256  # elements from which a row is added at once: 0.6 us, or 2.2 ns an element
 
 # Elements from which a compiled loop is called: the first call imports, and may compile.
 LARGE = 1 << 13

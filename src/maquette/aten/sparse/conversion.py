@@ -148,7 +148,12 @@ def to_sparse_dim_composite(self: Tensor, sparse_dim: int) -> Tensor:
     return found
 
 
+_FREELY = (sparse_coo, sparse_csr, sparse_csc)  # what all but blocks are converted to
+
+
 def _check_conversion(self: Tensor, wanted: Layout, block: Block, dense_dim: int | None) -> None:
+    if block is dense_dim is None and wanted in _FREELY and self.meta.layout not in BLOCKED:
+        return
     both = f"conversion from {layout_name(self)} to {NAMES[wanted]}"
     check(
         wanted is not strided,

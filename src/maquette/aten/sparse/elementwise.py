@@ -17,7 +17,7 @@ from maquette.aten.sparse.forms import (
     places_of,
     values_at,
 )
-from maquette.aten.sparse.layouts import coo_indices, plus_coo
+from maquette.aten.sparse.layouts import plus_compressed, plus_coo
 from maquette.aten.sparse.merging import (
     compressed_pair,
     coo_intersection,
@@ -177,16 +177,14 @@ def _dense_and_sparse(self: Tensor | Number, other: Tensor, alpha: Number) -> Te
         to = base.clone() if base.is_contiguous() or base.meta.is_dense else base.contiguous()
         added: Tensor = to.index_put(places_of(other), values, accumulate=True)
         return added
-    if isinstance(parts, CooParts):
-        indices, coalesced_ = parts.indices, parts.coalesced
-    else:
+    if isinstance(parts, CompressedParts):
         by_rows = other.meta.layout in BY_ROWS
-        indices = coo_indices(parts.compressed, parts.plain, block_of(other), by_rows)
-        values = values.reshape((indices.meta.shape[1], *other.meta.shape[2:]))
-        coalesced_ = False  # nothing says that each is there once
-    if indices.meta.shape[0] == 0:
+        given = (parts.compressed, parts.plain, values, block_of(other), by_rows)
+        summed: Tensor = plus_compressed(base, *given)
+        return summed
+    if parts.indices.meta.shape[0] == 0:
         return base + values.sum(0)
-    found: Tensor = plus_coo(base, indices, values, coalesced_)
+    found: Tensor = plus_coo(base, parts.indices, values, parts.coalesced)
     return found
 
 

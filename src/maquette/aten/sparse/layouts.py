@@ -57,6 +57,10 @@ def coo_indices_kernel(
     xp: ModuleType, compressed: Array, plain: Array, block: Block, by_rows: bool
 ) -> Array:
     """Rows and columns of the elements of a compressed matrix, in its order."""
+    return _coo_indices(compressed, plain, block, by_rows)
+
+
+def _coo_indices(compressed: Array, plain: Array, block: Block, by_rows: bool) -> Array:
     majors = majors_of_offsets(compressed)
     check_data(
         majors.size == plain.size,
@@ -64,14 +68,13 @@ def coo_indices_kernel(
     )
     r, c = block
     first, second = (majors, plain) if by_rows else (plain, majors)
-    found = np.empty((2, plain.size, r, c), np.int64)
+    indices = np.empty((2, plain.size * r * c), np.int64)
     if r == c == 1:
-        found[0, :, 0, 0], found[1, :, 0, 0] = first, second
+        indices[0], indices[1] = first, second
     else:
-        found[0] = (first * r)[:, None, None] + np.arange(r)[:, None]
-        found[1] = (second * c)[:, None, None] + np.arange(c)
-    indices = np.empty((2, found[0].size), np.int64)
-    indices[...] = found.reshape(2, -1)
+        tiles = indices.reshape(2, plain.size, r * c)
+        tiles[0] = (first * r)[:, None] + np.repeat(np.arange(r), c)
+        tiles[1] = (second * c)[:, None] + np.tile(np.arange(c), r)
     return indices
 
 
@@ -318,3 +321,27 @@ def _added_to(target: Array, indices: Array, values: Array, coalesced: bool) -> 
         added_at(sums, flat, wide(values))
         target = sums.astype(target.dtype).reshape(size)
     return target
+
+
+plus_compressed = define(
+    "maquette::plus_compressed(Tensor base, Tensor compressed, Tensor plain, Tensor values, int[2] "
+    "block, bool by_rows) -> Tensor"
+)
+plus_compressed.shape(lambda base, *rest: base.like())
+
+
+@plus_compressed.kernel
+@on_host
+def plus_compressed_kernel(
+    xp: ModuleType,
+    base: Array,
+    compressed: Array,
+    plain: Array,
+    values: Array,
+    block: Block,
+    by_rows: bool,
+) -> Array:
+    """A strided tensor with the elements of a compressed matrix of its dtype added."""
+    indices = _coo_indices(compressed, plain, block, by_rows)
+    elements = values.reshape(indices.shape[1], *base.shape[2:])
+    return plus_coo_kernel(xp, base, indices, elements, False)

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import numpy as np
 
-from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.common.accumulation import Array, Number, scaled, wide
 from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.large_arrays import loops_for_floats
 from maquette.aten.sparse.places import (
@@ -253,10 +253,14 @@ def sampled_products_kernel(
     xp: ModuleType, rows: Array, columns: Array, left: Array, right: Array
 ) -> Array:
     """The elements of ``left @ right`` at these places."""
+    return _sampled(rows, columns, left, right)
+
+
+def _sampled(rows: Array, columns: Array, left: Array, right: Array) -> Array:
     checked_within(rows, left.shape[0])
     checked_within(columns, right.shape[1])
     a, b = wide(left), wide(right)
-    loops = loops_for_floats(xp, a, b)
+    loops = loops_for_floats(np, a, b)
     if loops is not None:
         found: Array = loops.sampled_products(rows, columns, a, b)
     elif rows.size * _FULL >= left.shape[0] * right.shape[1]:
@@ -280,3 +284,26 @@ sampled_products.bilinear(
         grad, columns, right_meta.fresh(right_meta.shape[::-1]), left.index_select(0, rows)
     ).t(),
 )
+
+sampled_sum = define(
+    "maquette::sampled_sum(Tensor compressed, Tensor plain, Tensor values, Tensor left, Tensor "
+    "right, Scalar beta, Scalar alpha) -> Tensor"
+)
+sampled_sum.shape(lambda compressed, plain, values, *rest: values.fresh(values.shape))
+
+
+@sampled_sum.kernel
+@on_host
+def sampled_sum_kernel(
+    xp: ModuleType,
+    compressed: Array,
+    plain: Array,
+    values: Array,
+    left: Array,
+    right: Array,
+    beta: Number,
+    alpha: Number,
+) -> Array:
+    """``beta * values + alpha * left @ right`` where compressed rows store elements."""
+    found = scaled(_sampled(majors_of_offsets(compressed), plain, left, right), alpha)
+    return found + scaled(values, beta)

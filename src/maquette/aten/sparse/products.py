@@ -16,6 +16,7 @@ from maquette.aten.sparse.matrix_products import (
     coo_coo_product,
     coo_product,
     sampled_products,
+    sampled_sum,
 )
 from maquette.aten.sparse.parts import sparse_values_at, sparse_with_values
 from maquette.core.errors import check
@@ -360,11 +361,10 @@ def sparse_sampled_addmm_kernel(
     )
     if self.meta.ndim == 2 < max(mat1.meta.ndim, mat2.meta.ndim):
         self = _batched(self, aten.matmul(mat1, mat2).meta.shape)
-    values = parts_of(self).values
+    compressed, plain, values = compressed_parts(self)
     if self.meta.ndim == 2:
-        sampled = _sampled(self, mat1, mat2)
-    else:
-        sampled = (mat1 @ mat2)[tuple(places_of(self))]
+        return with_values(self, sampled_sum(compressed, plain, values, mat1, mat2, beta, alpha))
+    sampled = (mat1 @ mat2)[tuple(places_of(self))]
     return with_values(self, values * beta + sampled * alpha)
 
 
