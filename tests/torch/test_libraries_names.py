@@ -245,6 +245,23 @@ def test_handles_remove_hooks_of_dicts_that_a_program_keeps():
     assert (hooks, extra) == ({}, {})
 
 
+@pytest.mark.parametrize(
+    "register",
+    [
+        lambda: torch.ones(2, requires_grad=True).register_hook(print),
+        lambda: torch.ones(2, requires_grad=True).register_post_accumulate_grad_hook(print),
+        lambda: torch.ones(2, requires_grad=True).exp().grad_fn.register_prehook(print),
+        lambda: torch.nn.Linear(1, 1).register_forward_hook(print),
+        lambda: torch.optim.SGD([torch.ones(2)], 0.1).register_step_pre_hook(print),
+    ],
+    ids=["tensor", "leaf", "node", "module", "optimizer"],
+)
+def test_handles_are_of_one_class_whatever_they_hook(register):
+    with register() as handle:
+        assert isinstance(handle, torch.utils.hooks.RemovableHandle)
+        assert callable(handle.hooks_dict_ref)
+
+
 def test_randint_without_a_dtype_gives_whole_numbers():
     assert torch.randint(5, (2,), dtype=None).dtype is torch.int64
     assert torch.randint(0, 5, (2,), dtype=None).dtype is torch.int64

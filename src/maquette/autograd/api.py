@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any
 from maquette.autograd.engine import check_layout, run_backward
 from maquette.autograd.grad_mode import set_grad_enabled
 from maquette.autograd.gradient_edges import EdgeToken, GradientEdge
-from maquette.autograd.hooks import RemovableHandle, TensorHook
+from maquette.autograd.hooks import NodeHooks, RemovableHandle, TensorHook
 from maquette.autograd.node import AccumulateGrad, Edge, Grad, Nowhere, grad_edge, hooks_of
 from maquette.core.layout import preserve_format
 from maquette.core.warned import warn_once
@@ -302,11 +303,12 @@ def register_hook(self: Tensor, hook: TensorHook) -> RemovableHandle:
     if edge is None:
         if not self.requires_grad:
             raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
-        return RemovableHandle({}, hook)  # only its base requires grad: no gradient comes
+        return RemovableHandle(NodeHooks())  # only its base requires grad: no gradient comes
     node, number = edge
     if node.__class__ is AccumulateGrad:  # which lives no longer than who refers to it
         self._autograd().hooked = node
-    return RemovableHandle(hooks_of(node).tensor, (number, hook))
+    hooks = hooks_of(node)
+    return hooks.add(hooks.tensor, (number, hook))
 
 
 @overridable
@@ -320,8 +322,10 @@ def register_post_accumulate_grad_hook(
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
     ag = self._autograd()
     if ag.post_accumulate_hooks is None:
-        ag.post_accumulate_hooks = {}
-    return RemovableHandle(ag.post_accumulate_hooks, hook)
+        ag.post_accumulate_hooks = OrderedDict()  # to which handles refer weakly
+    handle = RemovableHandle(ag.post_accumulate_hooks)
+    ag.post_accumulate_hooks[handle.id] = hook
+    return handle
 
 
 @overridable

@@ -101,7 +101,8 @@ def register_multi_grad_hook(
     handles = []
     for index, edge in enumerate(edges):
         entry = (edge.output_nr, _at(hook, index))
-        handles.append(RemovableHandle(hooks_of(edge.node).tensor, entry))
+        hooks = hooks_of(edge.node)
+        handles.append(hooks.add(hooks.tensor, entry))
         # An accumulator lives no longer than who refers to it.
         tensors[index]._autograd().hooked = edge.node
     return MultiHandle(handles)

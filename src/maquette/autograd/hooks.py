@@ -1,4 +1,4 @@
-"""Hooks on nodes: what they are, and how the engine runs them.
+"""Hooks on nodes: what they are, and how the engine runs them; and the handles of all hooks.
 
 A node has four kinds, run in this order: hooks on the tensors that it gave, which may replace
 their gradients; the hook of `retain_grad`, which takes what those made of it; hooks that see all
@@ -9,8 +9,9 @@ the gradients that come (`Node.register_prehook`); hooks that see those that go
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from maquette.tensor.tensor import Tensor
 
@@ -19,14 +20,16 @@ if TYPE_CHECKING:
 
 Grad = Tensor | None
 TensorHook = Callable[[Tensor], Grad]
-Hook = TypeVar("Hook")
-_next_id = itertools.count().__next__
+Hook = Callable[..., object]
+Hooks = dict[int, Any]  # a kind of them, by the ids of their handles
+T = TypeVar("T")
+_ids = itertools.count()
 
 
 class NodeHooks:
     """The hooks of one node; those that can be taken away by the number of their handle."""
 
-    __slots__ = ("after", "before", "metadata", "retained", "tensor")
+    __slots__ = ("__weakref__", "after", "before", "metadata", "retained", "tensor")
 
     def __init__(self) -> None:
         self.tensor: dict[int, tuple[int, TensorHook]] = {}
@@ -35,26 +38,111 @@ class NodeHooks:
         self.after: dict[int, Callable[..., object]] = {}
         self.metadata: dict[str, object] = {}  # the user's
 
+    def add(self, hooks: dict[int, T], hook: T) -> RemovableHandle:
+        """Enter ``hook`` in ``hooks``, one of this table's."""
+        handle = RemovableHandle(self)
+        hooks[handle.id] = hook
+        return handle
+
+    def dicts(self) -> tuple[Hooks, ...]:
+        """The kinds of which hooks are taken away."""
+        return self.tensor, self.before, self.after
+
+    def remove(self, hook_id: int) -> None:
+        """Take a hook out, if it is here."""
+        for hooks in self.dicts():
+            hooks.pop(hook_id, None)
+
+
+# --- handles -------------------------------------------------------------------------
+
+
+class Table(Protocol):
+    """Where hooks stand by their id."""
+
+    def dicts(self) -> tuple[Hooks, ...]:
+        """Its hooks, kind by kind."""
+
+    def remove(self, hook_id: int) -> None:
+        """Take a hook out, if it is here."""
+
 
 class RemovableHandle:
-    """Takes a hook away again with `remove`, or at the end of a ``with`` block."""
+    """Takes its hook away by `remove`, or at the end of a `with`.
 
-    __slots__ = ("__weakref__", "_hooks", "id")
+    It does not keep the table alive: a module or a node may go before its handles. Programs with
+    hooks of their own give an OrderedDict, in which they enter the hook by the handle's ``id``;
+    extra_dict: one such dict, or a list of them, that what is known of the hook goes from too.
+    """
 
-    def __init__(self, hooks: dict[int, Hook], hook: Hook) -> None:
-        self.id = _next_id()
-        self._hooks: dict[int, Hook] = hooks
-        hooks[self.id] = hook
+    def __init__(
+        self, table: Table | Hooks, *, extra_dict: Hooks | list[Hooks] | None = None
+    ) -> None:
+        self.id = next(_ids)
+        self._table = weakref.ref(table)
+        extra = extra_dict if isinstance(extra_dict, list) else [extra_dict]
+        self._extra = tuple(weakref.ref(each) for each in extra if each is not None)
+
+    @property
+    def hooks_dict_ref(self) -> Callable[[], Hooks]:
+        """A function that gives the dict that the hook stands in, an empty one after removal."""
+        return self._dict
+
+    def _dict(self) -> Hooks:
+        table = self._table()
+        if isinstance(table, dict):
+            return table
+        dicts = () if table is None else table.dicts()
+        return next((hooks for hooks in dicts if self.id in hooks), {})
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Without its table: a module that is copied gives its copies of handles its own.
+        return _handle, (self.id,)
+
+    def belongs_to(self, table: Table) -> None:
+        """Let it take hooks out of this table."""
+        self._table = weakref.ref(table)
 
     def remove(self) -> None:
-        """Take the hook away; again is no error."""
-        self._hooks.pop(self.id, None)
+        """Remove the hook; again is harmless."""
+        for table in (self._table(), *(each() for each in self._extra)):
+            if isinstance(table, dict):
+                table.pop(self.id, None)
+            elif table is not None:
+                table.remove(self.id)
 
     def __enter__(self) -> RemovableHandle:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.remove()
+
+
+def _handle(hook_id: int) -> RemovableHandle:
+    """A handle that was copied or pickled, of no table yet."""
+    made = RemovableHandle(_Gone())
+    made.id = hook_id
+    return made
+
+
+def reserve(used: Iterable[int]) -> None:
+    """Give no new hook an id that a loaded one has."""
+    global _ids
+    _ids = itertools.count(max([next(_ids), *(i + 1 for i in used)]))
+
+
+class _Gone:
+    """The table of a handle whose module is no more."""
+
+    def dicts(self) -> tuple[Hooks, ...]:
+        """None."""
+        return ()
+
+    def remove(self, hook_id: int) -> None:
+        """Nothing."""
+
+
+# --- running them ----------------------------------------------------------------------
 
 
 def run_before(node: Node, grads: list[Grad]) -> None:

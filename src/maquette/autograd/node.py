@@ -121,11 +121,13 @@ class Node:
 
         Both are tuples; a tuple that it returns takes the place of those that go.
         """
-        return RemovableHandle(hooks_of(self).after, fn)
+        hooks = hooks_of(self)
+        return hooks.add(hooks.after, fn)
 
     def register_prehook(self, fn: Callable[..., object]) -> RemovableHandle:
         """Call ``fn(grad_outputs)`` before the node runs; it may return a tuple to take instead."""
-        return RemovableHandle(hooks_of(self).before, fn)
+        hooks = hooks_of(self)
+        return hooks.add(hooks.before, fn)
 
     def __call__(self, *grads: Grad) -> object:
         """What `apply` gives for gradients of the outputs: a tensor, a tuple for several inputs."""

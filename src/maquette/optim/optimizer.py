@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from maquette.api import functions as mq
 from maquette.autograd import enable_grad, no_grad
-from maquette.nn.base.hooks import Hook, RemovableHandle
+from maquette.autograd.hooks import Hook, RemovableHandle
 from maquette.nn.utils.foreach import grouped
 from maquette.optim import own_steps
 from maquette.optim._paths import recorded_step

@@ -12,8 +12,9 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any, ClassVar
 
+from maquette.autograd.hooks import Hook, Hooks, RemovableHandle
 from maquette.core import dtype as dtypes
-from maquette.nn.base.hooks import Hook, Hooks, RemovableHandle, StateHookTable, add_hook
+from maquette.nn.base.hooks import StateHookTable, add_hook
 from maquette.optim._paths import new_step
 from maquette.tensor import Tensor
 
@@ -34,11 +35,9 @@ class OptimizerHooks(StateHookTable):
         add_hook(hooks, handle.id, hook, prepend=prepend)
         return handle
 
-    def remove(self, hook_id: int) -> None:
-        """Take a hook out, if it is here."""
-        super().remove(hook_id)
-        self.step_pre.pop(hook_id, None)
-        self.step_post.pop(hook_id, None)
+    def dicts(self) -> tuple[Hooks, ...]:
+        """The six kinds."""
+        return *super().dicts(), self.step_pre, self.step_post
 
 
 GLOBAL_STEP_HOOKS = OptimizerHooks()

@@ -6,6 +6,7 @@ values and the members of `Tensor` that show them; nodes and the engine are in `
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING, ClassVar, NoReturn, Self
 
@@ -45,7 +46,7 @@ class History:
     output_nr = 0
     accumulator: Callable[[], Node | None] | None = None  # a weak reference
     hooked: Node | None = None  # the accumulator, if hooks keep it alive
-    post_accumulate_hooks: dict[int, Callable[..., object]] | None = None
+    post_accumulate_hooks: OrderedDict[int, Callable[..., object]] | None = None
     # Assigned to a tensor that requires no grad: kept, and not called.
     unused_hooks: MutableMapping[int, Callable[..., object]] | None = None
     retains = False  # whether `retain_grad` has a hook at its node

@@ -12,16 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+from maquette.autograd.hooks import Hook, RemovableHandle
 from maquette.dispatch.module_calls import AROUND, call_around
-from maquette.nn.base.hooks import (
-    _NOT_BOTH,
-    GLOBAL,
-    Hook,
-    HookDict,
-    HookedCall,
-    HookTable,
-    RemovableHandle,
-)
+from maquette.nn.base.hooks import _NOT_BOTH, GLOBAL, HookDict, HookedCall, HookTable
 from maquette.nn.base.members import Members
 
 _global_hooks = GLOBAL.ids

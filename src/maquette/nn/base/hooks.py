@@ -7,21 +7,15 @@ nodes of the graph: `backward_hooks.py`.
 
 from __future__ import annotations
 
-import itertools
 import warnings
-import weakref
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from maquette.autograd.hooks import Hook, Hooks, RemovableHandle
 from maquette.dispatch.module_calls import HOOKS
 from maquette.nn.base.backward_hooks import BackwardHooks, watch_last_node
 
 if TYPE_CHECKING:
     from maquette.nn.base.module import Module
-
-Hook = Callable[..., object]
-Hooks = dict[int, Hook]
-_ids = itertools.count()
 
 
 class HookTable:
@@ -85,84 +79,6 @@ def add_hook(hooks: Hooks, hook_id: int, hook: Hook, *, prepend: bool) -> None:
     hooks.update(later)
 
 
-class Removes(Protocol):
-    """A table that hooks are taken out of by their id."""
-
-    def remove(self, hook_id: int) -> None:
-        """Take a hook out, if it is here."""
-
-
-class RemovableHandle:
-    """Takes its hook away by `remove`, or at the end of a `with`.
-
-    It does not keep the table alive: a module may go before its handles. Programs with hooks of
-    their own give an OrderedDict, in which they enter the hook by the handle's ``id``; extra_dict:
-    one such dict, or a list of them, that what is known of the hook goes from too.
-    """
-
-    def __init__(
-        self, table: Removes | Hooks, *, extra_dict: Hooks | list[Hooks] | None = None
-    ) -> None:
-        self.id = next(_ids)
-        self._table = weakref.ref(table)
-        extra = extra_dict if isinstance(extra_dict, list) else [extra_dict]
-        self._extra = tuple(weakref.ref(each) for each in extra if each is not None)
-
-    @property
-    def hooks_dict_ref(self) -> Callable[[], Hooks]:
-        """A function that gives the dict that the hook stands in, an empty one after removal."""
-        return self._dict
-
-    def _dict(self) -> Hooks:
-        table = self._table()
-        if isinstance(table, dict):
-            return table
-        dicts = () if table is None else vars(table).values()
-        return next((d for d in dicts if isinstance(d, dict) and self.id in d), {})
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # Without its table: a module that is copied gives its copies of handles its own.
-        return _handle, (self.id,)
-
-    def belongs_to(self, table: Removes) -> None:
-        """Let it take hooks out of this table."""
-        self._table = weakref.ref(table)
-
-    def remove(self) -> None:
-        """Remove the hook; again is harmless."""
-        for table in (self._table(), *(each() for each in self._extra)):
-            if isinstance(table, dict):
-                table.pop(self.id, None)
-            elif table is not None:
-                table.remove(self.id)
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.remove()
-
-
-def _handle(hook_id: int) -> RemovableHandle:
-    """A handle that was copied or pickled, of no table yet."""
-    made = RemovableHandle(_Gone())
-    made.id = hook_id
-    return made
-
-
-def reserve(used: Iterable[int]) -> None:
-    """Give no new hook an id that a loaded one has."""
-    global _ids
-    _ids = itertools.count(max([next(_ids), *(i + 1 for i in used)]))
-
-
-class _Gone:
-    """The table of a handle whose module is no more."""
-
-    def remove(self, hook_id: int) -> None:
-        """Nothing."""
-
-
 class StateHookTable:
     """The hooks of one module on saving and loading its state."""
 
@@ -198,6 +114,10 @@ class _Registration:
 
     def __init__(self, hooks: Hooks) -> None:
         self.hooks = hooks
+
+    def dicts(self) -> tuple[Hooks, ...]:
+        """The one."""
+        return (self.hooks,)
 
     def remove(self, hook_id: int) -> None:
         """Take a hook out, if it is here."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
+from maquette.autograd.hooks import RemovableHandle, reserve
 from maquette.nn.base.calling import Calling
-from maquette.nn.base.hooks import HookTable, RemovableHandle, StateHookTable, reserve
+from maquette.nn.base.hooks import HookTable, StateHookTable
 from maquette.nn.base.members import BUFFERS, DICTS, MODULES, PARAMETERS, MemberView
 from maquette.nn.base.state_dict import StateDict
 

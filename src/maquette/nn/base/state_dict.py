@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from maquette.autograd import no_grad
+from maquette.autograd.hooks import Hook, RemovableHandle
 from maquette.nn.base.conversion import on_conversion
-from maquette.nn.base.hooks import Hook, HookDict, RemovableHandle, StateHookTable
+from maquette.nn.base.hooks import HookDict, StateHookTable
 from maquette.nn.base.members import BUFFERS, MODULES, PARAMETERS
 from maquette.nn.base.swapping import swap_tensors
 from maquette.nn.base.traversal import Traversal

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Mapping
 from types import ModuleType
 
+from maquette.autograd.hooks import Hook
 from maquette.nn.base.hooks import (
     GLOBAL,
-    Hook,
     register_module_backward_hook,
     register_module_buffer_registration_hook,
     register_module_forward_hook,

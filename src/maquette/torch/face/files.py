@@ -12,7 +12,7 @@ from maquette.torch.face.paths import PACKAGES, torch_path
 _FILES = {
     "fx.codegen": "fx.graph",
     "fx.shapes": "fx.passes.shape_prop",
-    "nn.base.hooks": "utils.hooks",
+    "autograd.hooks": "utils.hooks",
     "nn.base.module": "nn.modules.module",
     "nn.lazy_parameter": "nn.parameter",
     "nn.modules.attention": "nn.modules.activation",

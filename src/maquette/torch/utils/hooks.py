@@ -30,4 +30,4 @@ def warn_if_has_hooks(tensor: Tensor) -> None:
             )
 
 
-__getattr__ = forward(__name__, "maquette.nn.base.hooks")
+__getattr__ = forward(__name__, "maquette.autograd.hooks")
