@@ -5,7 +5,7 @@ import pytest
 import maquette as mq
 from maquette import Tensor
 from maquette.autograd.anomaly import is_anomaly_enabled
-from maquette.autograd.saved_hooks import saved_tensors_hooks
+from maquette.autograd.saved.hooks import saved_tensors_hooks
 
 
 def leaf(*values: float) -> Tensor:

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Sequence
 
 from maquette.autograd.node import Grad, Node
-from maquette.autograd.saved_hooks import watch
+from maquette.autograd.saved.hooks import watch
 
 
 class set_detect_anomaly:

@@ -28,8 +28,8 @@ from maquette.autograd.node import (
     reattached,
 )
 from maquette.autograd.node_names import node_name
-from maquette.autograd.saved_hooks import PackedTensor, watch
-from maquette.autograd.saved_values import linked_sizes, saved_properties, unsaved_properties
+from maquette.autograd.saved.hooks import PackedTensor, watch
+from maquette.autograd.saved.values import linked_sizes, saved_properties, unsaved_properties
 from maquette.dispatch import keysets as K
 from maquette.dispatch.call import NUMBERS
 from maquette.dispatch.generated import generate, indented

@@ -25,8 +25,8 @@ from maquette.autograd.node import (
     grad_edge,
     set_history,
 )
-from maquette.autograd.saved_hooks import PackedTensor, watch
-from maquette.autograd.saved_values import RawSaved, raw_saved
+from maquette.autograd.saved.hooks import PackedTensor, watch
+from maquette.autograd.saved.values import RawSaved, raw_saved
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.registry import find_packet
 from maquette.dispatch.tls import tls

@@ -21,7 +21,7 @@ from typing import cast
 from maquette.autograd.anomaly import apply_checked, is_anomaly_enabled
 from maquette.autograd.hooks import run_after, run_before, run_prehooks, run_tensor_hooks
 from maquette.autograd.node import NOWHERE, AccumulateGrad, Edge, Grad, Node
-from maquette.autograd.saved_hooks import watch
+from maquette.autograd.saved.hooks import watch
 from maquette.core.layout import sparse_coo, strided
 from maquette.core.meta import TensorMeta
 from maquette.core.ownership import held_only

@@ -9,12 +9,12 @@ from maquette.autograd.gradient_edges import (
     register_multi_grad_hook,
 )
 from maquette.autograd.node import Node
-from maquette.autograd.saved_hooks import (
+from maquette.autograd.saved.hooks import (
     disable_saved_tensors_hooks,
     save_on_cpu,
     saved_tensors_hooks,
 )
-from maquette.autograd.saved_mutation import allow_mutation_on_saved_tensors
+from maquette.autograd.saved.mutation import allow_mutation_on_saved_tensors
 
 
 def region_activation_memory_budget(budget: float) -> AbstractContextManager[None]:

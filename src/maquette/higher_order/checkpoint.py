@@ -19,7 +19,7 @@ from typing import Any
 
 from maquette.autograd import Function, backward, enable_grad, is_grad_enabled
 from maquette.autograd.engine import current_run
-from maquette.autograd.saved_hooks import saved_tensors_hooks
+from maquette.autograd.saved.hooks import saved_tensors_hooks
 from maquette.core.device import device
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.modes import TorchDispatchMode

@@ -14,7 +14,7 @@ from typing import Any
 
 from maquette.api import functions as mq
 from maquette.autograd import enable_grad
-from maquette.autograd.saved_hooks import saved_tensors_hooks
+from maquette.autograd.saved.hooks import saved_tensors_hooks
 from maquette.core import dtype as dtypes
 from maquette.nn.utils.foreach import FOREACH_DEVICES, prefers_lists
 from maquette.tensor import Tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from maquette.autograd.saved_values import RawSaved as SavedTensor
+from maquette.autograd.saved.values import RawSaved as SavedTensor
 from maquette.tensor.tensor import Tensor
 from maquette.torch.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from maquette.torch.autograd.variable import Variable

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from maquette.autograd.engine import current_run
-from maquette.autograd.saved_hooks import watch
-from maquette.autograd.saved_values import RawSaved as SavedTensor
+from maquette.autograd.saved.hooks import watch
+from maquette.autograd.saved.values import RawSaved as SavedTensor
 from maquette.tensor.tensor import Tensor
 from maquette.torch.face.forwarding import forward, without_underscores
 

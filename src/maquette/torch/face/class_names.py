@@ -14,7 +14,7 @@ from types import ModuleType
 from maquette.autograd.custom import FunctionCtx
 from maquette.autograd.function import Function
 from maquette.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
-from maquette.autograd.saved_hooks import saved_tensors_hooks
+from maquette.autograd.saved.hooks import saved_tensors_hooks
 from maquette.core.device import device
 from maquette.core.dtype import dtype
 from maquette.core.layout import layout, memory_format

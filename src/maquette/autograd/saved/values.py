@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from maquette.autograd.formulas import Rule
 from maquette.autograd.node import OpNode, SavedOutput, SavedTensor
-from maquette.autograd.saved_hooks import PackedTensor
+from maquette.autograd.saved.hooks import PackedTensor
 from maquette.tensor.tensor import Tensor
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from maquette.autograd.saved_hooks import saved_tensors_hooks
+from maquette.autograd.saved.hooks import saved_tensors_hooks
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.modes import TorchDispatchMode
 from maquette.dispatch.operator import OpOverload
