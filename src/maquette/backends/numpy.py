@@ -17,6 +17,8 @@ from maquette.core.device import device
 from maquette.core.meta import TensorMeta
 from maquette.tensor.backend import Array, Backend, provide_backend, run_kernel
 
+_SINGLE = numpy.dtype(numpy.float32)
+
 
 class _Quiet(threading.local):
     """Runs kernels where NumPy does not warn: PyTorch divides by zero and overflows in silence.
@@ -84,6 +86,16 @@ class NumpyBackend(Backend):
         if importlib.util.find_spec("numba") is None:
             return None
         return importlib.import_module("maquette.backends.loops")
+
+    def laid_out(self, meta: TensorMeta, array: Array) -> tuple[Array, Array]:
+        """As every library's; what kernels computed in single precision is rounded into place."""
+        kind = meta.dtype.numpy
+        if kind.itemsize == 2 and array.dtype is _SINGLE and array.flags.c_contiguous:
+            made = run_kernel(self.runner, narrow_floats.converted, array, kind)
+            strides = tuple([2 * s for s in meta.strides])
+            if made.base is None and made.strides == strides and not meta.offset:
+                return made, made
+        return super().laid_out(meta, array)
 
     def copy_to(self, target: Array, values: Array) -> None:
         run_kernel(self.runner, narrow_floats.write, target, values)

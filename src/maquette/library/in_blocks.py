@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -53,12 +54,12 @@ def takes_blocks(op: OpOverload, args: Sequence[object], result: object) -> bool
 
 
 def _are_large_halves(
-    op: OpOverload, operands: Iterable[TensorMeta | Array], result: TensorMeta
+    op: OpOverload, operands: Sequence[TensorMeta | Array], result: TensorMeta
 ) -> bool:
     least = _LEAST if op.facts.on_halves is None else _LEAST_OF_LOOPS
     if op.facts.by_bits or result.numel < least:
         return False
-    return any(m.dtype.itemsize == 2 and m.dtype.name in _HALVES for m in operands)
+    return any(m.dtype.itemsize == 2 and _is_half(m.dtype) for m in operands)
 
 
 def _is_turned(meta: TensorMeta) -> bool:
@@ -69,7 +70,17 @@ def _is_turned(meta: TensorMeta) -> bool:
 
 
 def _order_of(meta: TensorMeta | Array) -> list[int]:
-    return sorted(range(meta.ndim), key=lambda d: -meta.strides[d])
+    return list(_outermost_first(tuple(meta.strides)))
+
+
+@lru_cache(maxsize=1024)
+def _outermost_first(strides: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
+
+
+@cache
+def _is_half(kind: object) -> bool:
+    return kind.name in _HALVES  # type: ignore[attr-defined,no-any-return]  # NumPy's take 3 us
 
 
 def computed_in_blocks(
@@ -80,11 +91,14 @@ def computed_in_blocks(
     assert kernel is not None
     order = _order_of(meta)
     turned = order != list(range(meta.ndim))
-    if not _are_large_halves(op, (a for a in args if isinstance(a, np.ndarray)), meta):
+    if not _are_large_halves(op, [a for a in args if isinstance(a, np.ndarray)], meta):
         computed = kernel(xp, *[_turned(a, order) for a in args])
         return backend.as_array(computed).transpose(np.argsort(order))
-    found = np.empty([meta.shape[d] for d in order], meta.dtype.numpy)
-    laid = found.transpose([order.index(d) for d in range(meta.ndim)]) if turned else found
+    laid = found = np.empty(
+        [meta.shape[d] for d in order] if turned else meta.shape, meta.dtype.numpy
+    )
+    if turned:
+        laid = found.transpose([order.index(d) for d in range(meta.ndim)])
     if _by_loop(op, backend, args, order, laid, found):
         return laid
     operands = [_laid_along(a, meta.shape, order) for a in args]
@@ -125,7 +139,7 @@ def written_by_loop(op: OpOverload, xp: ModuleType, args: Sequence[object]) -> b
     target = args[0]
     if xp is not np or op.facts.on_halves is None or not isinstance(target, np.ndarray):
         return False
-    if target.itemsize != 2 or target.dtype.name not in _HALVES or target.size < _LEAST_OF_LOOPS:
+    if target.itemsize != 2 or not _is_half(target.dtype) or target.size < _LEAST_OF_LOOPS:
         return False
     order = _order_of(target)
     found = target.transpose(order)

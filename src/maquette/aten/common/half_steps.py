@@ -35,6 +35,8 @@ def _single(number: float) -> float:
 
 def _rounded(number: float, like: Array) -> float:
     """A number as an operand of a 16-bit type is one."""
+    if number == 1:  # most often
+        return 1.0
     return float(np.asarray(number, _SINGLE).astype(like.dtype))
 
 

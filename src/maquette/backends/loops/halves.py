@@ -236,7 +236,8 @@ def _over_runs(
     operands: tuple[Array, Array, Array],
     sizes: Array,
     steps: Array,
-    numbers: Array,
+    first: float,
+    second: float,
     is_half: bool,
     out: Array,
 ) -> None:
@@ -244,7 +245,7 @@ def _over_runs(
     columns, along = sizes[-1], steps[:, -1]
     scratch = np.empty((4, min(columns, _RUN)), np.float32)
     at, starts = np.zeros(sizes.size, np.int64), np.zeros(3, np.int64)
-    p, q = numbers[0], numbers[1]
+    p, q = np.float32(first), np.float32(second)
     for row in range(0, out.size, columns):
         for start in range(0, columns, _RUN):
             n = min(columns - start, _RUN)
@@ -274,13 +275,18 @@ def computed_on_halves(
     """Fill a row-major array with a step of operands of its type that broadcast to its shape."""
     if not out.size:
         return
-    rows = [x if min(x.strides, default=0) >= 0 else np.ascontiguousarray(x) for x in operands]
+    rows = [
+        x if x.flags.c_contiguous or min(x.strides) >= 0 else np.ascontiguousarray(x)
+        for x in operands
+    ]
     sizes, steps = _merged(out.shape, tuple([(x.shape, x.strides) for x in rows]))
     memory = [_memory(x) for x in rows]
     a, b, c = (memory * 3)[:3]
-    given = np.array([*numbers, 0, 0][:2], np.float32)
+    p, q = (*numbers, 0.0, 0.0)[:2]
     bits = out.view(np.uint16).reshape(-1)
-    _over_runs(*_CODES[name], (a, b, c), sizes, steps, given, out.dtype == np.float16, bits)
+    _over_runs(
+        *_CODES[name], (a, b, c), sizes, steps, float(p), float(q), out.dtype == np.float16, bits
+    )
 
 
 @lru_cache(maxsize=256)
