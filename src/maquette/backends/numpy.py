@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from functools import cached_property
 from types import ModuleType
+from typing import cast
 
 import numpy
 
@@ -91,7 +92,7 @@ class NumpyBackend(Backend):
         """As every library's; what kernels computed in single precision is rounded into place."""
         kind = meta.dtype.numpy
         if kind.itemsize == 2 and array.dtype is _SINGLE and array.flags.c_contiguous:
-            made = run_kernel(self.runner, narrow_floats.converted, array, kind)
+            made = cast(Array, run_kernel(self.runner, narrow_floats.converted, array, kind))
             strides = tuple([2 * s for s in meta.strides])
             if made.base is None and made.strides == strides and not meta.offset:
                 return made, made
