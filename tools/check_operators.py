@@ -113,6 +113,25 @@ APART: dict[tuple[str, str], str] = {
     ): "PyTorch's kernels take targets of uint8, gather does not",
     ("aten::nanmean", "derivative.second"): "of no elements all is NaN, and what it is divided by",
     ("aten::poisson_nll_loss", "derivative."): "at a target of 0 PyTorch's gradient is NaN",
+    (
+        "aten::_histogramdd_from_bin_tensors",
+        "symbolic.fixed size",
+    ): "as many columns as there are tensors of bins",
+    ("aten::istft", "symbolic.fixed size"): "frequencies are compared with those of n_fft",
+    ("aten::_unsafe_masked_index", "traced."): "it is called with masks that fit its indices",
+    ("aten::addbmm", "vmap.values"): "a batch is rounded to bfloat16 after each step",
+    ("aten::layer_norm", "vmap.values"): "the eps of the record, -0.5, magnifies bfloat16's steps",
+    (
+        "aten::native_layer_norm",
+        "vmap.values",
+    ): "the eps of the record, -0.5, magnifies bfloat16's steps",
+    ("aten::grid_sampler_3d", "derivative."): "on the border PyTorch's gradient is 0",
+    ("aten::linalg_lstsq", "vmap."): "PyTorch gives nothing for residuals that were not asked for",
+    ("aten::max_pool", "derivative."): "of padding alone PyTorch's index is of no element",
+    ("aten::mish_backward", "decomposition."): "of integers the second step has no kernel",
+    ("aten::pinverse", "derivative."): "a constant rank is meant; rcond may cut one off",
+    ("aten::renorm", "derivative."): "PyTorch's gradient is NaN where the norm overflows",
+    ("aten::soft_margin_loss", "decomposition."): "its kernel's exp is float16's, as in PyTorch",
     ("aten::std_mean", "decomposition."): "squares of large numbers pass the range of float32",
 }
 

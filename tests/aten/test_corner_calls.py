@@ -101,3 +101,65 @@ def test_neighbours_of_16_bit_floats_towards_integers() -> None:
 def test_one_number_of_16_bits_is_converted_without_a_dimension(kind: torch.dtype) -> None:
     x = torch.tensor(2.0, dtype=kind)
     assert torch.logical_and(x, x).shape == x.to(torch.float8_e4m3fn).shape == ()
+
+
+def test_a_reduction_of_an_unknown_number_sums_margins() -> None:
+    x, target = torch.tensor([[1.0, 2.0], [3.0, 1.0]]), torch.tensor([[0, -1], [1, -1]])
+    summed = torch.ops.aten.multilabel_margin_loss_forward(x, target, 2)[0]
+    assert torch.ops.aten.multilabel_margin_loss_forward(x, target, 7)[0] == summed
+
+
+def test_a_target_larger_than_its_input_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="expected a target that broadcasts"):
+        F.soft_margin_loss(torch.ones(()), torch.ones(2))
+
+
+def test_a_triangle_with_a_zero_has_no_inverse() -> None:
+    factors = torch.stack([torch.eye(2), torch.diag(torch.tensor([1.0, 0.0]))])
+    with pytest.raises(RuntimeError, match=r"\(Batch element 1\): The diagonal element 2 is zero"):
+        torch.cholesky_inverse(factors)
+    assert torch.cholesky_inverse(torch.empty(3, 0, 0)).shape == (3, 0, 0)
+
+
+def test_the_norm_of_one_element_is_its_absolute_value() -> None:
+    assert torch.linalg.vector_norm(torch.tensor([[-100.0]]), 30, dim=1).tolist() == [100]
+    assert torch.linalg.vector_norm(torch.tensor(-100.0), 30) == 100
+    assert torch.linalg.vector_norm(torch.tensor([3.0]), 0) == 1
+
+
+def test_normals_of_a_number_for_a_spread_fill_the_shape_of_their_output() -> None:
+    out = torch.empty(4, 3)
+    assert torch.normal(torch.zeros(3), 2.0, out=out).shape == (4, 3)
+    with pytest.raises(RuntimeError, match="more than one element"):
+        torch.normal(torch.zeros(3), 2.0, out=torch.empty(1).expand(3))
+
+
+def test_an_expanded_tensor_is_not_filled_with_a_tensor() -> None:
+    with pytest.raises(RuntimeError, match="more than one element"):
+        torch.empty(1).expand(3).fill_(torch.ones(()))
+    assert torch.fill(torch.empty(1).expand(3), torch.ones(())).tolist() == [1, 1, 1]
+
+
+def test_padding_of_no_embeddings_is_looked_up_only_where_it_is_written() -> None:
+    nothing = torch.empty(0, dtype=torch.int64)
+    assert F.embedding(nothing, torch.empty(0, 3), padding_idx=0).shape == (0, 3)
+    with pytest.raises(IndexError):
+        nn.Embedding(0, 3, padding_idx=0)
+
+
+@pytest.mark.parametrize("reduce", ["prod", "mean", "amax", "amin"])
+def test_slices_reduced_at_indices_of_int32_have_gradients(reduce: str) -> None:
+    x, source = (torch.full(size, 2.0, requires_grad=True) for size in ((2, 2), (2, 1)))
+    index = torch.ones(1, dtype=torch.int32)
+    x.index_reduce(1, index, source, reduce, include_self=False).sum().backward()
+    assert (x.grad.tolist(), source.grad.tolist()) == ([[1, 0], [1, 0]], [[1], [1]])
+
+
+def test_a_transform_over_no_dimensions_leaves_a_batch_as_it_is() -> None:
+    x = torch.tensor([[1, 2], [3, 4]], dtype=torch.complex64)
+    assert torch.equal(torch.vmap(lambda row: torch.fft.fftn(row, dim=()))(x), x)
+
+
+def test_one_vector_is_solved_for_all_matrices_of_an_example() -> None:
+    A, b = torch.eye(2).expand(3, 4, 2, 2), torch.arange(6.0).reshape(3, 2)
+    assert torch.equal(torch.vmap(torch.linalg.solve)(A, b), b[:, None].expand(3, 4, 2))

@@ -36,6 +36,17 @@ CALLS: dict[str, tuple[mq.dtype, Callable[[mq.dtype], object]]] = {
     "fold": (INT, lambda kind: F.fold(ones(1, 4, 1)(kind), (2, 2), 2)),
     "conv_transpose": (INT, lambda kind: F.conv_transpose2d(image(kind), image(kind))),
     "conv2d": (INT, lambda kind: F.conv2d(ones(1, 1, 3, 3)(kind), image(kind), dilation=2)),
+    "upsample_backward": (
+        INT,
+        lambda kind: mq.ops.aten.upsample_nearest1d_backward(ones(1, 1, 4)(kind), [4], [1, 1, 2]),
+    ),
+    "replication_pad_backward": (
+        INT,
+        lambda kind: mq.ops.aten.replication_pad1d_backward(
+            ones(1, 4)(kind), line(kind)[None], [1, 1]
+        ),
+    ),
+    "normal_of_means": (INT, lambda kind: mq.normal(line(kind), line(mq.float32))),
     "max_pool1d": (INT, lambda kind: F.max_pool1d(square(kind), 1)),
     "avg_pool3d": (HALF, lambda kind: F.avg_pool3d(volume(kind), 1)),
     "interpolate": (
@@ -67,6 +78,27 @@ def test_types_without_a_loop_are_refused(name: str) -> None:
 def test_halves_are_refused_on_cpu_alone(name: str) -> None:
     with mq.FakeTensorMode(), mq.device("cuda"):
         assert CALLS[name][1](HALF).device.type == "cuda"  # type: ignore[attr-defined]  # a tensor
+
+
+@pytest.mark.parametrize(
+    "backward",
+    [
+        lambda grad, x, at: mq.ops.aten._adaptive_avg_pool2d_backward(grad, x),
+        lambda grad, x, at: mq.ops.aten.adaptive_max_pool2d_backward(grad, x, at),
+        lambda grad, x, at: mq.ops.aten.avg_pool2d_backward(
+            grad, x, [1], [1], [0], False, True, None
+        ),
+        lambda grad, x, at: mq.ops.aten.max_pool2d_with_indices_backward(
+            grad, x, [1], [1], [0], [1], False, at
+        ),
+        lambda grad, x, at: mq.ops.aten.replication_pad2d_backward(grad, x, [0, 0, 0, 0]),
+    ],
+)
+def test_gradients_of_another_dtype_are_refused(backward: Callable[..., object]) -> None:
+    x, at = image(mq.float32), mq.zeros(1, 1, 2, 2, dtype=mq.int64)
+    backward(x, x, at)
+    with pytest.raises(RuntimeError, match="expected a gradient of the input's dtype"):
+        backward(x.double(), x, at)
 
 
 def test_meta_tensors_have_ranges_of_any_type() -> None:

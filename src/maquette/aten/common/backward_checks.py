@@ -19,6 +19,14 @@ def check_sizes(name: str, what: str, given: TensorMeta | None, shape: tuple[int
     )
 
 
+def check_gradient_dtype(name: str, grad: TensorMeta, self: TensorMeta) -> None:
+    """Refuse a gradient of another dtype than the tensor that it is by."""
+    check(
+        grad.dtype is self.dtype,
+        lambda: f"{name}: expected a gradient of the input's dtype, {self.dtype}; got {grad}",
+    )
+
+
 def check_count(name: str, what: str, given: TensorMeta | None, count: int) -> None:
     """Refuse a tensor of another number of elements."""
     check(

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import fourier
 from maquette.aten.common.axes import wrap_existing_dim
-from maquette.aten.common.batching_forms import along
+from maquette.aten.common.batching_forms import along, rank_of, to_front
 from maquette.aten.common.operators import aten
 from maquette.aten.view.copies import write_out
 from maquette.core.dtype import dtype
@@ -28,6 +29,7 @@ from maquette.dispatch.tags import Tag
 from maquette.library.page import Variant, define, describe
 from maquette.library.variants import check_castable
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.pointwise import VmapInfo
 
 Ints = tuple[int, ...]
 PLAIN, ROOT, WHOLE = 0, 1, 2
@@ -134,7 +136,16 @@ def c2c_kernel(xp: ModuleType, self: Array, dim: Ints, normalization: int, forwa
 _fft_c2c.linear(
     self=lambda grad, dim, normalization, forward: _fft_c2c(grad, dim, normalization, not forward)
 )
-_fft_c2c.batching(along)
+
+
+@_fft_c2c.batching
+def c2c_batching(
+    info: VmapInfo, in_dims: Any, self: Tensor, dim: Ints, normalization: int, forward: bool
+) -> tuple[Tensor, int]:
+    rank = rank_of(self, in_dims[0])
+    dims = [d % rank + 1 for d in dim]  # none are none, not all
+    return _fft_c2c(to_front(self, in_dims[0]), dims, normalization, forward), 0
+
 
 _fft_r2c = define(
     "aten::_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor",

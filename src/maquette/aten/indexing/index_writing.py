@@ -534,7 +534,11 @@ def _index_reduce_grad(
     include_self: bool,
     result: Tensor,
 ) -> tuple[object, object]:
-    """Means share and extremes split; products as ``scatter_reduce`` has them."""
+    """Means share and extremes split; products as ``scatter_reduce`` has them.
+
+    `index_fill`, which some need, takes no index of int32.
+    """
+    index = index.to(int64)
     if reduce != "prod" and self.meta.numel:
         shares = _mean_shares if reduce == "mean" else _extreme_shares
         mine, theirs = shares(grad, self, dim, index, source, include_self, result)

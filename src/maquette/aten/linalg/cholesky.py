@@ -241,6 +241,10 @@ def cholesky_solve_grad(
 cholesky_solve.batching(solving)
 
 
+_SINGULAR = (
+    "The diagonal element {code} is zero, the inversion could not be completed because the input "
+    "matrix is singular."
+)
 cholesky_inverse = define(
     "aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor", variants=[Variant.OUT]
 )
@@ -260,6 +264,10 @@ def cholesky_inverse_shape(self: TensorMeta, upper: bool) -> TensorMeta:
 @cholesky_inverse.kernel
 @on_host
 def cholesky_inverse_kernel(xp: ModuleType, self: Array, upper: bool) -> Array:
+    # LAPACK's status for each matrix: the place of its first zero on the diagonal.
+    zeros = np.diagonal(self, axis1=-2, axis2=-1) == 0
+    info = np.where(zeros.any(-1), zeros.argmax(-1) + 1, 0) if self.size else np.zeros(0, int)
+    refuse(info, "cholesky_inverse", _SINGULAR, is_matrix=self.ndim == 2)
     inverse = _by_factor(identity(xp, self, self.shape), self, upper)
     # Exactly Hermitian, as LAPACK's own inverse is.
     return (inverse + dagger(inverse)) / 2

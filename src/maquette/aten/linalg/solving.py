@@ -157,6 +157,8 @@ _linalg_solve_ex.nondifferentiable(1, 2, 3)
 def solve_batching(info: VmapInfo, in_dims: Any, A: Tensor, B: Tensor, **kwargs: Any) -> Any:
     a, b = to_front(A, in_dims[0], info.batch_size), to_front(B, in_dims[1], info.batch_size)
     rank_a, rank_b = rank_of(A, in_dims[0]), rank_of(B, in_dims[1])
+    if rank_b == 1 and rank_a > 2:  # one vector for all matrices of an example
+        b = b.reshape([info.batch_size, *[1] * (rank_a - 2), b.shape[-1]])
     check(rank_a >= 2, lambda: "linalg.solve: The input tensor A must have at least 2 dimensions.")
     # One row less than the matrices: vectors, if examples say so.
     if rank_b == 1 or (rank_b == rank_a - 1 and b.shape[1:] == a.shape[1:-1]):

@@ -81,6 +81,7 @@ def _normal(overload: str, mean: str, std: str, node: str) -> None:
     @plain.shape
     def plain_shape(mean: object, std: object, generator: object) -> TensorMeta:
         metas = [p for p in (mean, std) if isinstance(p, TensorMeta)]
+        check_normal(metas[0].dtype, 0.0, 1.0)
         check(
             not isinstance(std, TensorMeta) or not std.dtype.is_complex,
             lambda: "normal expects standard deviation to be non-complex",
@@ -109,7 +110,12 @@ def _normal(overload: str, mean: str, std: str, node: str) -> None:
     @into.shape
     def into_shape(mean: object, std: object, generator: object, out: TensorMeta) -> TensorMeta:
         check_normal(out.dtype, 0.0, std if isinstance(std, float) else 1.0)
-        return resized(out, plain_shape(mean, std, generator).shape)
+        shape = plain_shape(mean, std, generator).shape
+        if isinstance(std, float):
+            # As in PyTorch the output's own shape counts: it is drawn from first, then shifted.
+            check_writable("normal", out)
+            shape = broadcast_shapes(shape, out.shape)
+        return resized(out, shape)
 
     @into.kernel
     @into_on_host(-1)

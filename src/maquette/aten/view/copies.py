@@ -440,6 +440,7 @@ def fill__tensor_shape(self: TensorMeta, value: TensorMeta) -> TensorMeta:
             f"dimensions."
         ),
     )
+    check_writable("fill_", self)
     return self
 
 
@@ -453,7 +454,7 @@ fill_scalar.batching(same_shape)
 
 @fill_tensor.shape
 def fill_tensor_shape(self: TensorMeta, value: TensorMeta) -> TensorMeta:
-    return fill__tensor_shape(self, value).like()
+    return fill__tensor_shape(self.like(), value)
 
 
 @fill_tensor.batching_decomposition

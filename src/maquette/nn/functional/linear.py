@@ -66,8 +66,11 @@ def embedding(
 
 
 def padding_row(name: str, padding_idx: int, rows: int) -> int:
-    """`padding_idx` counted from the front; AssertionError if there is no such row."""
-    if not -rows <= padding_idx < rows:
+    """`padding_idx` counted from the front; AssertionError if there is no such row.
+
+    As in PyTorch 0 passes for no rows, too: who writes to that row is refused then.
+    """
+    if padding_idx and not -rows <= padding_idx < rows:
         what = "padding_idx" if name == "EmbeddingBag" else "Padding_idx"
         raise AssertionError(
             f"{name}: {what} must be within num_embeddings; got {padding_idx}, and there "

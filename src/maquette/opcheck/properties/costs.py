@@ -10,7 +10,7 @@ from maquette.opcheck.copies import map_tensors, tensors_in
 from maquette.opcheck.properties.base import Problem, Property
 from maquette.opcheck.properties.calls import compared
 from maquette.opcheck.properties.symbols import _hint, symbolic
-from maquette.opcheck.recipes import Sample
+from maquette.opcheck.recipes import Recipe, Sample, TensorRecipe, leaves
 from maquette.opcheck.trials import Trial, author_line
 
 _COUNTS = ("flops", "bytes_read", "bytes_written")
@@ -119,10 +119,19 @@ class CostGrows(CostRule):
 
 def _same_but_sizes(trial: Trial) -> bool:
     base, mine = trial.sample.recipe.tensors(), trial.tensors()
-    return len(base) == len(mine) and all(
-        len(a.shape) == len(b.shape) and a.dtype == b.dtype and a.layout == b.layout
-        for a, b in zip(base, mine, strict=True)
+    return (
+        len(base) == len(mine)
+        and _numbers(trial.sample.recipe) == _numbers(trial.recipe)
+        and all(
+            len(a.shape) == len(b.shape) and a.dtype == b.dtype and a.layout == b.layout
+            for a, b in zip(base, mine, strict=True)
+        )
     )
+
+
+def _numbers(recipe: Recipe) -> list[tuple[str, object]]:
+    """What is given that is no tensor: a call over other dimensions is no larger call."""
+    return [(name, leaf) for name, leaf in leaves(recipe) if not isinstance(leaf, TensorRecipe)]
 
 
 class SymbolicCost(CostRule):

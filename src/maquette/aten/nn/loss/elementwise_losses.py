@@ -25,6 +25,7 @@ from maquette.core.dtype import dtype, get_default_dtype, result_type_of
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
+from maquette.core.symbols import expect_alike
 from maquette.library.page import Cost, OperatorPage, define, describe
 from maquette.library.variants import check_castable
 from maquette.tensor.tensor import Tensor
@@ -37,11 +38,11 @@ Grad = Tensor | None
 
 
 def reduced_array(xp: ModuleType, losses: Array, reduction: int) -> Array:
-    """The losses, their mean (NaN for none) or their sum."""
+    """The losses, their mean (NaN for none) or, for any other number, their sum."""
     if reduction == NONE:
         return losses
     summed = total(xp, losses, tuple(range(losses.ndim)))
-    if reduction == SUM:
+    if reduction != MEAN:
         return summed
     with np.errstate(divide="ignore", invalid="ignore"):
         mean: Array = summed / summed.dtype.type(losses.size)
@@ -388,6 +389,10 @@ def soft_margin_loss_shape(self: TensorMeta, target: TensorMeta, reduction: int)
     check_castable("soft_margin_loss", kind, self.dtype)
     check_numbers("soft_margin_loss", target)
     both = elementwise((self, target), self.dtype, common_dtype=common)
+    check(
+        expect_alike(both.shape, self.shape),
+        lambda: f"soft_margin_loss: expected a target that broadcasts to {self}, got {target}",
+    )
     return both if reduction == NONE else both.fresh(())
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import Array, Index, wide
 from maquette.aten.common.array_libraries import added_to, assigned_at, data_says
+from maquette.aten.common.backward_checks import check_gradient_dtype
 from maquette.aten.common.batching_forms import folded
 from maquette.aten.common.large_arrays import loops_of_floats
 from maquette.aten.nn.pool import channels_last_pools
@@ -136,6 +137,7 @@ def _check_gradient(name: str, grad_output: TensorMeta, self: TensorMeta, dims: 
         ),
     )
     check_filled(f"{name}_backward", "grad_output", grad_output, 1)
+    check_gradient_dtype(f"{name}_backward", grad_output, self)
 
 
 # --- means ------------------------------------------------------------------------------------

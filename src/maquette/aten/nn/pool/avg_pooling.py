@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.common.backward_checks import check_gradient_dtype
 from maquette.aten.common.batching_forms import folded
 from maquette.aten.common.element_types import check_no_halves_on_cpu
 from maquette.aten.nn.conv.sliding_windows import cropped, fold
@@ -137,6 +138,7 @@ def _avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
                 f"{name}_backward: expected grad_output of shape {list(shape)}, got {grad_output}"
             ),
         )
+        check_gradient_dtype(f"{name}_backward", grad_output, self)
         return in_format(self, self.shape)
 
     @backward.kernel

@@ -8,6 +8,7 @@ from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import assigned_at, data_says
+from maquette.aten.common.backward_checks import check_gradient_dtype
 from maquette.aten.common.batching_forms import folded
 from maquette.aten.nn.pool.pool_windows import (
     all_dims,
@@ -120,6 +121,7 @@ def _max_pool(dims: int) -> tuple[OperatorPage, OperatorPage, OperatorPage]:
     ) -> TensorMeta:
         steps = _windows_of(name, dims, kernel, stride, padding, dilation)
         check_pool_input(name, self, steps[0], steps[2], steps[3])
+        check_gradient_dtype(f"{name}_backward", grad_output, self)
         _check_gradient(name, grad_output, indices, pooled_shape(self, *steps, ceil))
         return pool_meta(self, self.shape, dims)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import Array, Index, wide
 from maquette.aten.common.array_libraries import assigned_at, combined_at
+from maquette.aten.common.backward_checks import check_gradient_dtype
 from maquette.aten.common.batching_forms import folded, leading_of
 from maquette.aten.common.channels_last import channels_second, empty_by_memory, with_channels_last
 from maquette.aten.view.rearranging import padded_shape
@@ -155,6 +156,11 @@ def _padding(name: str, dims: int, *, reflects: bool, tags: list[Tag]) -> Operat
                 f"{name}_backward: expected grad_output of shape {list(shape)}, got {grad_output}"
             ),
         )
+        check_not_implemented(
+            grad_output.dtype.category > 1,
+            lambda: f"\"{name}_backward\" not implemented for '{grad_output.dtype.scalar_name}'",
+        )
+        check_gradient_dtype(f"{name}_backward", grad_output, self)
         return _formatted(self, self.shape)
 
     def added(xp: ModuleType, grad_output: Array, self: Array, padding: Ints) -> Array:

@@ -14,6 +14,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.common.backward_checks import check_floats_only
 from maquette.aten.common.batching_forms import folded
 from maquette.aten.common.element_types import check_no_halves_on_cpu
 from maquette.aten.nn.resize.resampling import (
@@ -187,6 +188,7 @@ class Family:
                     f"got {grad}"
                 ),
             )
+            check_floats_only(f"{self.name}_backward", grad)
             order = grad.suggested_format if self.back_keeps_format else contiguous_format
             return grad.fresh(tuple(input_size)).like(memory_format=order)
 
