@@ -91,6 +91,26 @@ def test_means_of_boxes_and_their_gradients_are_near(kind: torch.dtype, plainly:
             np.testing.assert_allclose(found, expected, rtol=3e-5, atol=2e-6)
 
 
+WINDOWS = {
+    "apart": {"kernel_size": 2},
+    "overlapping": {"kernel_size": 3, "stride": 2, "padding": 1},
+    "within": {"kernel_size": 3, "stride": 1, "padding": 1, "count_include_pad": False},
+    "ceil": {"kernel_size": 3, "stride": 2, "ceil_mode": True, "divisor_override": 5},
+}
+
+
+@FLOATS
+@pytest.mark.parametrize("dims", [2, 3])
+@pytest.mark.parametrize("options", WINDOWS.values(), ids=WINDOWS)
+def test_means_of_windows_and_their_gradients_have_the_plain_bits(
+    options: dict[str, object], dims: int, kind: torch.dtype, plainly: Plainly
+) -> None:
+    pool = F.avg_pool2d if dims == 2 else F.avg_pool3d
+    x = drawn(3, 4, *(12, 31, 29)[-dims:], kind=kind)
+    for found, expected in both(trained(lambda t: pool(t, **options), x), plainly):
+        np.testing.assert_array_equal(found, expected)
+
+
 # --- resampling, normalization ---------------------------------------------------------------
 
 RESIZED = {

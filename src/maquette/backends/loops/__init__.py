@@ -71,6 +71,7 @@ from maquette.backends.loops.elementwise import (
 )
 from maquette.backends.loops.error_function import erf_of_doubles, erfc
 from maquette.backends.loops.halves import computed_on_halves
+from maquette.backends.loops.images.means import window_means, window_shares
 from maquette.backends.loops.images.points import sampled, sampled_back
 from maquette.backends.loops.images.resampling import planes_back, resampled_planes
 from maquette.backends.loops.lapack import for_each
@@ -254,6 +255,8 @@ __all__ = [
     "channel_spread",
     "channel_sums",
     "window_maxima",
+    "window_means",
+    "window_shares",
     "bag_maxima",
     "bag_sums",
     "even_cells",

@@ -6,6 +6,7 @@ Window i reaches from floor(i * size / n) to ceil((i + 1) * size / n); neighbour
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import product
 from math import prod
 from types import ModuleType
@@ -46,21 +47,20 @@ def _bounds(size: int, count: int) -> list[tuple[int, int]]:
 
 def _boxes(space: Ints, counts: Ints) -> tuple[list[Array], list[Array]]:
     """For each dimension the first elements of its windows, [1, windows], and their sizes."""
-    bounds = [np.array(_bounds(*each)).reshape(-1, 2) for each in zip(space, counts)]
-    return [b[None, :, 0] for b in bounds], [b[:, 1] - b[:, 0] for b in bounds]
+    firsts, sizes = _boxes_within(space, counts)
+    return [f[None] for f in firsts], sizes
 
 
-def _boxes_within(space: Ints, counts: Ints) -> channels_last_pools.Windows:
-    firsts, sizes = _boxes(space, counts)
-    return [f[0] for f in firsts], sizes
+def _boxes_within(space: Ints, counts: Ints) -> tuple[list[Array], list[Array]]:
+    """`_boxes` without a first dimension of one; not to be written to."""
+    each = [_line_of_boxes(*pair) for pair in zip(space, counts)]
+    return [firsts for firsts, _ in each], [sizes for _, sizes in each]
 
 
-def _sizes(windows: channels_last_pools.Windows) -> Array:
-    """How many elements each window has."""
-    found: Array = np.ones((), np.int64)
-    for counts in windows[1]:
-        found = found[..., None] * counts
-    return found
+@lru_cache(256)
+def _line_of_boxes(size: int, count: int) -> tuple[Array, Array]:
+    bounds = np.array(_bounds(size, count)).reshape(-1, 2)
+    return bounds[:, 0].copy(), bounds[:, 1] - bounds[:, 0]
 
 
 def _loops(xp: ModuleType, x: Array, counts: Ints) -> ModuleType | None:
@@ -168,7 +168,7 @@ def _adaptive_avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         loops = _loops(xp, x, output_size)
         if loops is not None and channels_last_pools.loops_for(xp, x, x, dims):
             boxes = _boxes_within(x.shape[-dims:], output_size)
-            return channels_last_pools.means(loops, x, boxes, _sizes(boxes))
+            return channels_last_pools.means(loops, x, boxes, boxes[1])
         if loops is not None:
             lead, space = x.shape[:-dims], x.shape[-dims:]
             pooled: Array = loops.box_means(x.reshape(-1, *space), *_boxes(space, output_size))
@@ -203,7 +203,7 @@ def _adaptive_avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         if last is not None:
             boxes = _boxes_within(self.shape[-dims:], grad.shape[-dims:])
             space = self.shape[-dims:]
-            return channels_last_pools.shares(last, grad, boxes, _sizes(boxes), space)
+            return channels_last_pools.shares(last, grad, boxes, boxes[1], space)
         size = _equal_windows(self.shape[-dims:], grad.shape[-dims:])
         if size is not None:
             return _shared_out(xp, grad, size)

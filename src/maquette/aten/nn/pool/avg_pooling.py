@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.common.array_libraries import from_host
 from maquette.aten.common.backward_checks import check_gradient_dtype
 from maquette.aten.common.batching_forms import folded
 from maquette.aten.common.element_types import check_no_halves_on_cpu
+from maquette.aten.common.large_arrays import loops_worth
 from maquette.aten.nn.conv.sliding_windows import cropped, fold
 from maquette.aten.nn.pool import channels_last_pools
 from maquette.aten.nn.pool.pool_windows import (
@@ -19,8 +21,9 @@ from maquette.aten.nn.pool.pool_windows import (
     check_kind,
     check_pool_input,
     check_rank_1d,
-    divisors,
+    counted,
     overhang,
+    places_of,
     pool_meta,
     pooled_shape,
     reaching,
@@ -96,9 +99,12 @@ def _avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
             check_no_halves_on_cpu(loop, self)
         return pooled_shape(self, *w.steps, (1,) * dims, w.ceil)
 
-    def counts(xp: ModuleType, space: Ints, places: Ints, w: _Windows) -> Any:
-        """What the sum of each window is divided by."""
-        return w.divisor or divisors(xp, space, places, *w.steps, w.include)
+    def counts(space: Ints, places: Ints, w: _Windows) -> list[Array]:
+        """For each dimension the numbers whose product the sum of each window is divided by."""
+        if w.divisor:
+            return [np.full(n, w.divisor if d == 0 else 1) for d, n in enumerate(places)]
+        each = zip(space, places, *w.steps, strict=True)
+        return [counted(*one, w.include) for one in each]
 
     def inside(space: Ints, places: Ints, w: _Windows) -> channels_last_pools.Windows:
         return channels_last_pools.windows_of(space, places, *w.steps, (1,) * dims)
@@ -111,16 +117,20 @@ def _avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
     def avg_pool_kernel(xp: ModuleType, self: Array, *given: Any) -> Array:
         w = windows(*given)
         x, space = wide(self), self.shape[-dims:]
-        places = _places(space, w.steps, w.ceil)
-        by = counts(xp, space, places, w)
+        places = places_of(space, (*w.steps, (1,) * dims), w.ceil)
+        by = counts(space, places, w)
         loops = channels_last_pools.loops_for(xp, x, x, dims)
         if loops is not None:
-            boxes = inside(space, places, w)
-            return channels_last_pools.means(loops, x, boxes, np.broadcast_to(by, tuple(places)))
+            return channels_last_pools.means(loops, x, inside(space, places, w), by)
+        loops = loops_worth(xp, x, 50) if 0 not in places else None
+        if loops is not None:
+            planes = x.reshape(-1, *space)
+            means: Array = loops.window_means(planes, *inside(space, places, w), by)
+            return means.reshape(*x.shape[:-dims], *places)
         sums = window_sums(xp, x, places, *w.steps)
         if x.dtype.kind == "i":
-            return xp.trunc(sums / by).astype(x.dtype)
-        return sums / xp.asarray(by, x.dtype)
+            return xp.trunc(sums / _divisors(xp, by, sums.dtype)).astype(x.dtype)
+        return sums / _divisors(xp, by, x.dtype)
 
     @page.linear("self")
     @naming("grad", "self", *_PARAMETERS)
@@ -149,14 +159,16 @@ def _avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         kernel, stride, padding = w.steps
         space, places = self.shape[-dims:], grad_output.shape[-dims:]
         kernel = reaching(space, kernel, padding)
-        shares, by = wide(grad_output), counts(xp, space, places, w)
+        shares, by = wide(grad_output), counts(space, places, w)
         loops = channels_last_pools.loops_for(xp, shares, self, dims)
         if loops is not None:
-            boxes = inside(space, places, w)
-            return channels_last_pools.shares(
-                loops, shares, boxes, np.broadcast_to(by, tuple(places)), space
-            )
-        shares = shares / xp.asarray(by, shares.dtype)
+            return channels_last_pools.shares(loops, shares, inside(space, places, w), by, space)
+        loops = loops_worth(xp, shares, 100) if 0 not in places else None
+        if loops is not None:
+            planes = shares.reshape(-1, *places)
+            back: Array = loops.window_shares(planes, *inside(space, places, w), by, space)
+            return back.reshape(self.shape)
+        shares = shares / _divisors(xp, by, shares.dtype)
         spread = shares.reshape(*shares.shape[:-dims], *[1] * dims, *places)
         columns = xp.broadcast_to(spread, (*shares.shape[:-dims], *kernel, *places))
         behind = overhang(space, places, kernel, stride, padding, (1,) * dims)
@@ -172,9 +184,12 @@ def _avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
     return page, backward
 
 
-def _places(space: Ints, steps: Steps, ceil: bool) -> tuple[int, ...]:
-    meta = TensorMeta.of(int64, (1, *space))
-    return pooled_shape(meta, *steps, (1,) * len(steps[0]), ceil)[1:]
+def _divisors(xp: ModuleType, by: Sequence[Array], kind: Any) -> Array:
+    """The products of numbers for each dimension, in a type: one for each place."""
+    product: Array = np.ones((), np.int64)
+    for numbers in by:
+        product = product[..., None] * numbers
+    return from_host(xp, product.astype(kind))
 
 
 avg_pool2d, avg_pool2d_backward = _avg_pool(2)

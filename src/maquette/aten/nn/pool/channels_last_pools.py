@@ -7,6 +7,7 @@ Windows are told for each dimension: their first elements within the space, and 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from types import ModuleType
 
 import numpy as np
@@ -30,12 +31,13 @@ def loops_for(xp: ModuleType, x: Array, like: Array, dims: int) -> ModuleType | 
 def windows_of(
     space: Ints, places: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints
 ) -> Windows:
-    """The parts of windows that are within the space."""
+    """The parts of windows that are within the space; not to be written to."""
     each = zip(space, places, kernel, stride, padding, dilation, strict=True)
     firsts, counts = zip(*[_clipped(*one) for one in each])
     return firsts, counts
 
 
+@lru_cache(256)
 def _clipped(
     size: int, places: int, kernel: int, stride: int, padding: int, dilation: int
 ) -> tuple[Array, Array]:
@@ -57,11 +59,13 @@ def put_back(loops: ModuleType, grad: Array, index: Array, space: Ints) -> Array
     return None if made is None else channels_second(made)
 
 
-def means(loops: ModuleType, x: Array, windows: Windows, by: Array) -> Array:
-    """The sum of each window by a divisor of its place."""
+def means(loops: ModuleType, x: Array, windows: Windows, by: Sequence[Array]) -> Array:
+    """The sum of each window by its divisor, the product of numbers for each dimension."""
     return channels_second(loops.means_last(laid_last(x), *windows, by))
 
 
-def shares(loops: ModuleType, grad: Array, windows: Windows, by: Array, space: Ints) -> Array:
+def shares(
+    loops: ModuleType, grad: Array, windows: Windows, by: Sequence[Array], space: Ints
+) -> Array:
     """The adjoint of `means`, in a space."""
     return channels_second(loops.shares_last(laid_last(grad), *windows, by, tuple(space)))

@@ -16,6 +16,7 @@ from maquette.aten.nn.pool.pool_windows import (
     check_pool_input,
     line_maxima,
     max_pool_meta,
+    places_of,
     pool_meta,
     pooled_shape,
     pooled_size,
@@ -90,7 +91,7 @@ def _max_pool(dims: int) -> tuple[OperatorPage, OperatorPage, OperatorPage]:
     ) -> tuple[Array, Array]:
         steps = _windows_of(name, dims, kernel, stride, padding, dilation)
         x = wide(self)
-        places = _places(x.shape[-dims:], steps, ceil)
+        places = places_of(x.shape[-dims:], steps, ceil)
         return window_maxima(xp, x, places, *steps)
 
     @page.derivative("self")
@@ -144,11 +145,6 @@ def _max_pool(dims: int) -> tuple[OperatorPage, OperatorPage, OperatorPage]:
         return result
 
     return page, backward, plain
-
-
-def _places(space: Ints, steps: Steps, ceil: bool) -> tuple[int, ...]:
-    shape = pooled_shape(TensorMeta.of(int64, (1, *space)), *steps, ceil)
-    return shape[1:]
 
 
 def _check_gradient(
@@ -316,7 +312,7 @@ def max_pool1d_values_kernel(
 ) -> Array:
     steps = _windows_of("max_pool1d", 1, kernel, stride, padding, dilation)
     x = wide(self)
-    return line_maxima(xp, x, _places(x.shape[-1:], steps, ceil)[0], *[n for (n,) in steps])
+    return line_maxima(xp, x, places_of(x.shape[-1:], steps, ceil)[0], *[n for (n,) in steps])
 
 
 # --- back to where they stood -----------------------------------------------------------------

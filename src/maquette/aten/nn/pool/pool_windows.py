@@ -8,9 +8,12 @@ first of equal values, the last NaN.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import product
 from math import prod
 from types import ModuleType
+
+import numpy as np
 
 from maquette.aten.common.accumulation import Array, Index
 from maquette.aten.common.array_libraries import combined_at, computed_once, data_says
@@ -104,6 +107,13 @@ def pooled_size(size: int, kernel: int, stride: int, pad: int, dilation: int, ce
     if ceil and is_true((count - 1) * stride >= size + pad):
         count -= 1
     return count
+
+
+@lru_cache(256)
+def places_of(space: Shape, steps: tuple[Shape, Shape, Shape, Shape], ceil: bool) -> Shape:
+    """The numbers of windows of a kernel, stride, padding and dilation in a space that fits."""
+    each = zip(space, *steps, strict=True)
+    return tuple([pooled_size(*one, ceil) for one in each])
 
 
 def pooled_shape(
@@ -315,21 +325,16 @@ def window_sums(
     return around
 
 
-def divisors(
-    xp: ModuleType,
-    space: Ints,
-    places: Ints,
-    kernel: Ints,
-    stride: Ints,
-    padding: Ints,
-    include_padding: bool,
+@lru_cache(256)
+def counted(
+    size: int, places: int, kernel: int, stride: int, padding: int, include_padding: bool
 ) -> Array:
-    """How many elements each window counts: with the padding it covers, or without."""
-    count: Array = xp.ones((1,) * len(space), xp.int64)
-    for dim, (size, n, k, s, p) in enumerate(zip(space, places, kernel, stride, padding)):
-        start = xp.arange(n) * s - p
-        end = xp.minimum(start + k, size + p)
-        if not include_padding:
-            start, end = xp.maximum(start, 0), xp.minimum(end, size)
-        count = count * (end - start).reshape([-1 if d == dim else 1 for d in range(len(space))])
-    return count
+    """How many elements of a line each window counts: with the padding it covers, or without.
+
+    Not to be written to.
+    """
+    start = np.arange(places) * stride - padding
+    end = np.minimum(start + kernel, size + padding)
+    if not include_padding:
+        start, end = np.maximum(start, 0), np.minimum(end, size)
+    return end - start

@@ -90,7 +90,7 @@ def _add(x: Array, here: Any, count: Any, part: Array) -> None:
 
 
 @compiled
-def _means(x: Array, firsts: Arrays, counts: Arrays, by: Array, out: Array) -> None:
+def _means(x: Array, firsts: Arrays, counts: Arrays, by: Arrays, out: Array) -> None:
     height, width, count = x.shape[2], x.shape[3], np.uint64(x.shape[4])
     flat, made = x.reshape(-1), out.reshape(-1)
     part, total, at = np.zeros(x.shape[4], x.dtype), np.zeros(x.shape[4]), np.uint64(0)
@@ -98,7 +98,8 @@ def _means(x: Array, firsts: Arrays, counts: Arrays, by: Array, out: Array) -> N
         for a in range(out.shape[1]):
             for b in range(out.shape[2]):
                 for c in range(out.shape[3]):
-                    left, divisor, taken, long = firsts[2][c], by[a, b, c], 0, False
+                    left, taken, long = firsts[2][c], 0, False
+                    divisor = x.dtype.type(by[0][a] * by[1][b] * by[2][c])
                     for i in range(firsts[0][a], firsts[0][a] + counts[0][a]):
                         for j in range(firsts[1][b], firsts[1][b] + counts[1][b]):
                             line = ((n * x.shape[1] + i) * height + j) * width + left
@@ -129,7 +130,7 @@ def _give(part: Array, count: Any, out: Array, here: Any) -> None:
 
 
 @compiled
-def _shares(grad: Array, firsts: Arrays, counts: Arrays, by: Array, out: Array) -> None:
+def _shares(grad: Array, firsts: Arrays, counts: Arrays, by: Arrays, out: Array) -> None:
     height, width, count = out.shape[2], out.shape[3], np.uint64(out.shape[4])
     flat, made, at = grad.reshape(-1), out.reshape(-1), np.uint64(0)
     part = np.empty(grad.shape[4], grad.dtype)
@@ -137,7 +138,8 @@ def _shares(grad: Array, firsts: Arrays, counts: Arrays, by: Array, out: Array) 
         for a in range(grad.shape[1]):
             for b in range(grad.shape[2]):
                 for c in range(grad.shape[3]):
-                    left, divisor = firsts[2][c], by[a, b, c]
+                    left = firsts[2][c]
+                    divisor = grad.dtype.type(by[0][a] * by[1][b] * by[2][c])
                     for k in range(count):
                         part[k] = flat[at + k] / divisor
                     for i in range(firsts[0][a], firsts[0][a] + counts[0][a]):
@@ -173,21 +175,30 @@ def added_to_places_last(grad: Array, index: Array, space: Sequence[int]) -> Arr
     return out if done else None
 
 
-def means_last(x: Array, firsts: Sequence[Array], counts: Sequence[Array], by: Array) -> Array:
-    """The sum of each window of [batch, *space, channels] by a divisor of its place."""
+def means_last(
+    x: Array, firsts: Sequence[Array], counts: Sequence[Array], by: Sequence[Array]
+) -> Array:
+    """The sum of each window of [batch, *space, channels] by a divisor.
+
+    by: for each dimension the numbers whose products are the divisors.
+    """
     out = np.empty((len(x), *[len(c) for c in counts], x.shape[-1]), x.dtype)
     windows = _of_space(firsts), _of_space(counts, 1)
-    _means(_in_space(x), *windows, _of_places(by, x), _in_space(out))
+    _means(_in_space(x), *windows, _of_space(by, 1), _in_space(out))
     return out
 
 
 def shares_last(
-    grad: Array, firsts: Sequence[Array], counts: Sequence[Array], by: Array, space: Sequence[int]
+    grad: Array,
+    firsts: Sequence[Array],
+    counts: Sequence[Array],
+    by: Sequence[Array],
+    space: Sequence[int],
 ) -> Array:
     """The adjoint of `means_last` in a space."""
     out = np.zeros((len(grad), *space, grad.shape[-1]), grad.dtype)
     windows = _of_space(firsts), _of_space(counts, 1)
-    _shares(_in_space(grad), *windows, _of_places(by, grad), _in_space(out))
+    _shares(_in_space(grad), *windows, _of_space(by, 1), _in_space(out))
     return out
 
 
@@ -196,10 +207,9 @@ def _in_space(x: Array) -> Array:
     return x.reshape(len(x), *(1,) * (5 - x.ndim), *x.shape[1:])
 
 
-def _of_places(by: Array, x: Array) -> Array:
-    return np.ascontiguousarray(by.reshape((1,) * (3 - by.ndim) + by.shape), x.dtype)
+_MISSING = {0: np.zeros(1, np.int64), 1: np.ones(1, np.int64)}
 
 
 def _of_space(values: Sequence[Array], missing: int = 0) -> Any:
     """Numbers of windows along up to three dimensions for three."""
-    return (np.full(1, missing),) * (3 - len(values)) + tuple(values)
+    return (_MISSING[missing],) * (3 - len(values)) + tuple(values)
