@@ -135,3 +135,13 @@ def test_a_programs_layer_may_run_under_any_name():
         _run = None
 
     assert Running()(mq.zeros(1)).item() == 0
+
+
+def test_the_files_of_parallel_layers_are_modules_and_their_functions_names() -> None:
+    from maquette.nn import parallel
+    from maquette.nn.parallel.parallel_apply import get_a_var, parallel_apply
+    from maquette.nn.parallel.replicate import replicate
+
+    assert parallel.parallel_apply is parallel_apply and parallel.replicate is replicate
+    found = get_a_var({"a": [1, (2, mq.ones(3))]})
+    assert found is not None and found.shape == (3,)

@@ -134,3 +134,10 @@ def test_a_programs_transformed_distribution_expands_itself(installed: ModuleTyp
 
     with pytest.raises(NotImplementedError, match=r"must also define a custom .expand\(\)"):
         torch.distributions.TransformedDistribution.expand(Own(), (3,))
+
+
+def test_fake_tensors_say_that_they_are_torchs(installed: ModuleType) -> None:
+    """opt_einsum asks the module of a type for the library whose `tensordot` it calls."""
+    fakes = importlib.import_module("torch._subclasses.fake_tensor")
+    kinds = fakes.FakeTensor, fakes.FakeTensorMode
+    assert {kind.__module__ for kind in kinds} == {"torch._subclasses.fake_tensor"}

@@ -335,3 +335,11 @@ def test_whether_views_are_replayed_is_a_setting_that_is_kept() -> None:
 def test_readers_of_archives_are_named_at_the_top_too():
     assert torch.PyTorchFileReader is torch._C.PyTorchFileReader
     assert torch.PyTorchFileWriter is torch._C.PyTorchFileWriter
+
+
+def test_pools_and_queues_of_processes_are_pythons() -> None:
+    from multiprocessing.pool import Pool
+
+    from maquette.torch.multiprocessing import pool, queue
+
+    assert pool.Pool is Pool and {"Queue", "SimpleQueue"} <= vars(queue).keys()

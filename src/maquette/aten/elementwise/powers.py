@@ -44,7 +44,14 @@ from maquette.tensor.tensor import Tensor
 
 
 def power(xp: ModuleType, base: Array, exponent: Array) -> Array:
-    """Powers of arrays of one type."""
+    """Powers of arrays of one type.
+
+    Complex ones are C's ``cpow``, an exponential. NumPy multiplies whole exponents out: a root of
+    unity comes back to exactly -1 there, and ``1 + root`` divides by zero where PyTorch's does not.
+    """
+    if base.dtype.kind == "c":
+        whole = (exponent.imag == 0) & (exponent.real == xp.floor(exponent.real))
+        return xp.where(whole, xp.exp(exponent * xp.log(base)), xp.power(base, exponent))
     if base.dtype.kind != "i":
         return xp.power(base, exponent)
     # NumPy refuses negative exponents of integers; PyTorch rounds 1/base**n to zero.
@@ -77,6 +84,8 @@ def pow_number_kernel(xp: ModuleType, self: Array, exponent: Number) -> Array:
     multiplied = by_products(self, exponent)
     if multiplied is not None and array_type(self).category > INTS:
         return multiplied(xp, computed(self))
+    if self.dtype.kind == "c" and exponent in (0, 1):
+        return xp.array(self) if exponent else xp.ones_like(self)
     if type(exponent) is int and exponent in _WHOLE and self.dtype.kind in "iu":
         return _MULTIPLIED[exponent](xp, self)
     base, raised = promoted(xp, self, exponent)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from maquette.nn.parallel.data_parallel import (
-    DataParallel,
-    data_parallel,
-    parallel_apply,
-    replicate,
-)
+from maquette.nn.parallel.data_parallel import DataParallel, data_parallel
 from maquette.nn.parallel.distributed import (
     DistributedDataParallel,
     DistributedDataParallelCPU,
 )
+from maquette.nn.parallel.parallel_apply import parallel_apply
+from maquette.nn.parallel.replicate import replicate
 from maquette.nn.parallel.scatter_gather import gather, scatter
 
 __all__ = [

@@ -42,29 +42,3 @@ class DataParallel(Module):
 def data_parallel(*args: object, **kwargs: object) -> NoReturn:
     """Not there yet: NotImplementedError."""
     raise NotImplementedError("data_parallel is not supported by maquette yet: call the module")
-
-
-def replicate(*args: object, **kwargs: object) -> NoReturn:
-    """Not there yet: NotImplementedError."""
-    raise NotImplementedError("replicate is not supported by maquette yet: use the module itself")
-
-
-def parallel_apply(
-    modules: Sequence[Module],
-    inputs: Sequence[Any],
-    kwargs_tup: Sequence[dict[str, Any]] | None = None,
-    devices: Sequence[int | device | None] | None = None,
-) -> list[Any]:
-    """Each module's output on its inputs, one after the other.
-
-    Raises NotImplementedError if devices are named.
-    """
-    if devices is not None and any(each is not None for each in devices):
-        raise NotImplementedError(
-            f"parallel_apply on {list(devices)} is not supported by maquette yet: leave devices out"
-        )
-    options = kwargs_tup or [{}] * len(modules)
-    return [
-        module(*(given if isinstance(given, list | tuple) else (given,)), **named)
-        for module, given, named in zip(modules, inputs, options, strict=True)
-    ]

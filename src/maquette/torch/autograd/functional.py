@@ -14,6 +14,12 @@ from maquette.api import functions as mq
 from maquette.autograd import enable_grad, grad
 from maquette.dispatch.torch_function import DisableTorchFunctionSubclass
 from maquette.tensor.tensor import Tensor
+from maquette.torch.autograd.functional_tuples import (
+    _as_tuple as _as_tuple,
+    _grad_postprocess as _grad_postprocess,
+    _grad_preprocess as _grad_preprocess,
+    _tuple_postprocess as _tuple_postprocess,
+)
 from maquette.transforms import grad as transformed_grad
 from maquette.transforms import jacfwd
 
@@ -205,18 +211,8 @@ _OF_JACOBIAN = "The jacobian of the user-provided function"
 
 def _tensors(given: Any, what: str, name: str) -> tuple[list[Tensor], bool]:
     """A tensor or a tuple of tensors as a list, and whether it was one tensor."""
-    single = not isinstance(given, tuple)
-    values = [given] if single else list(given)
-    for i, value in enumerate(values):
-        if not isinstance(value, Tensor):
-            found = f"the given {what} has type {type(value)}"
-            if not single:
-                found = f"the value at index {i} has type {type(value)}"
-            raise TypeError(
-                f"The {what} given to {name} must be either a Tensor or a tuple of Tensors but "
-                f"{found}."
-            )
-    return values, single
+    is_tuple, parts = _as_tuple(given, what, name)
+    return list(parts), not is_tuple
 
 
 def _own(given: Sequence[Tensor], create_graph: bool) -> list[Tensor]:

@@ -52,7 +52,10 @@ ADVICE = {
     "distributed.run": _ONE_PROCESS,
     "distributed.tensor": _ONE_PROCESS,
     "distributed.utils": _ONE_PROCESS,
-    **dict.fromkeys((f"cuda.{n}" for n in ("comm", "nccl", "nvtx", "profiler")), _NO_DEVICE),
+    **dict.fromkeys(
+        (f"cuda.{n}" for n in "comm green_contexts jiterator nccl nvtx profiler tunable".split()),
+        _NO_DEVICE,
+    ),
     "export": _TRACE,
     "nn.attention.experimental": _ELSEWHERE,
     "nn.attention.varlen": "attend to each sequence, or to nested tensors",
@@ -60,6 +63,7 @@ ADVICE = {
     "nn.cpp": "write the module in Python",
     "nn.intrinsic": _ELSEWHERE,
     "nn.modules._functions": "use the module itself, or torch.autograd.Function",
+    **dict.fromkeys(("nn.parallel._functions", "nn.parallel.comm"), _NO_DEVICE),
     "nn.qat": _ELSEWHERE,
     "nn.quantizable": _ELSEWHERE,
     "nn.quantized": _ELSEWHERE,
@@ -80,6 +84,7 @@ ADVICE = {
     "utils.cpp_extension": "write the operator with maquette.library",
     "utils.data.datapipes.dataframe": "map a pipe by a function of data frames",
     "utils.mobile_optimizer": _ELSEWHERE,
+    "utils.model_dump": _ELSEWHERE,
 }
 """By path below ``torch``, what to do instead; submodules of these are absent likewise."""
 

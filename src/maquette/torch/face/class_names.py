@@ -22,6 +22,8 @@ from maquette.core.limits import finfo, iinfo
 from maquette.core.size import Size
 from maquette.dispatch.modes import TorchDispatchMode
 from maquette.dispatch.torch_function import TorchFunctionMode
+from maquette.fake.mode import FakeTensorMode
+from maquette.fake.tensor import FakeTensor
 from maquette.tensor.generator import Generator
 from maquette.tensor.parameter import Buffer, Parameter
 from maquette.tensor.storage import UntypedStorage
@@ -39,6 +41,7 @@ _HOMES: dict[type, str] = {
     **dict.fromkeys(
         (enable_grad, inference_mode, no_grad, set_grad_enabled), "torch.autograd.grad_mode"
     ),
+    **dict.fromkeys((FakeTensor, FakeTensorMode), "torch._subclasses.fake_tensor"),
     Generator: "torch._C",
     TorchDispatchMode: "torch.utils._python_dispatch",
     TorchFunctionMode: "torch.overrides",
