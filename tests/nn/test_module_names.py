@@ -142,6 +142,8 @@ def test_the_files_of_parallel_layers_are_modules_and_their_functions_names() ->
     from maquette.nn.parallel.parallel_apply import get_a_var, parallel_apply
     from maquette.nn.parallel.replicate import replicate
 
-    assert parallel.parallel_apply is parallel_apply and parallel.replicate is replicate
+    assert parallel.parallel_apply is parallel_apply
+    assert parallel.replicate is replicate
     found = get_a_var({"a": [1, (2, mq.ones(3))]})
-    assert found is not None and found.shape == (3,)
+    assert found is not None
+    assert found.shape == (3,)

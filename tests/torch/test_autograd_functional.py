@@ -48,7 +48,8 @@ def test_the_hessian_by_either_strategy(strategy: str) -> None:
 
 def test_the_helpers_of_tuples_undo_each_other() -> None:
     outer, parts = AF._as_tuple(x)
-    assert not outer and AF._tuple_postprocess(parts, outer) is x
+    assert not outer
+    assert AF._tuple_postprocess(parts, outer) is x
     assert AF._tuple_postprocess(((x,), (x,)), (True, False)) == (x, x)
     with pytest.raises(TypeError, match="value at index 1 has type <class 'int'>"):
         AF._as_tuple((x, 2), "inputs", "vjp")
@@ -57,4 +58,6 @@ def test_the_helpers_of_tuples_undo_each_other() -> None:
 def test_the_helpers_of_graphs_give_new_tensors_and_drop_history() -> None:
     (given,) = AF._grad_preprocess((x,), create_graph=False, need_graph=True)
     (result,) = AF._grad_postprocess((given * 2,), create_graph=False)
-    assert given is not x and given.requires_grad and not result.requires_grad
+    assert given is not x
+    assert given.requires_grad
+    assert not result.requires_grad
