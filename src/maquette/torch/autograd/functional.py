@@ -14,11 +14,11 @@ from maquette.api import functions as mq
 from maquette.autograd import enable_grad, grad
 from maquette.dispatch.torch_function import DisableTorchFunctionSubclass
 from maquette.tensor.tensor import Tensor
-from maquette.torch.autograd.functional_tuples import (
-    _as_tuple as _as_tuple,
-    _grad_postprocess as _grad_postprocess,
-    _grad_preprocess as _grad_preprocess,
-    _tuple_postprocess as _tuple_postprocess,
+from maquette.torch.autograd.functional_tuples import (  # noqa: F401  # programs look here
+    _as_tuple,
+    _grad_postprocess,
+    _grad_preprocess,
+    _tuple_postprocess,
 )
 from maquette.transforms import grad as transformed_grad
 from maquette.transforms import jacfwd
