@@ -13,7 +13,6 @@ from typing import NoReturn
 from maquette.aten.view.copies import converted
 from maquette.autograd.view_history import look_of, see
 from maquette.core.device import device as Device
-from maquette.core.dtype import dtype as DType
 from maquette.core.dtype import float32
 from maquette.tensor.tensor import Tensor
 
@@ -154,10 +153,6 @@ def _volatile(self: Tensor) -> bool:
     return False
 
 
-def _grad_dtype(self: Tensor) -> DType:
-    return self.dtype
-
-
 def reinforce(self: Tensor, reward: object) -> NoReturn:
     """Removed by PyTorch, too: RuntimeError."""
     raise RuntimeError(
@@ -187,7 +182,6 @@ def attach() -> None:
         setattr(Tensor, name, removed(name, REMOVED[name]))
     properties: dict[str, tuple[Callable[[Tensor], object], str]] = {
         "volatile": (_volatile, _volatile.__doc__ or ""),
-        "grad_dtype": (_grad_dtype, "The dtype that its gradient has: its own."),
         "name": (lambda self: None, "None: tensors have no names here."),
     }
     for name, (getter, doc) in properties.items():

@@ -35,7 +35,7 @@ from maquette.dispatch.modes import WATCHED
 from maquette.dispatch.registry import find_packet
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import OverridingSwitch
-from maquette.tensor.history import AutogradMeta
+from maquette.tensor.history import AutogradMeta, TypedLeaf
 from maquette.tensor.sparse import CooParts, SparseStorage
 from maquette.tensor.tensor import Tensor
 
@@ -471,7 +471,13 @@ class Run:
                 grad = grads.pop()
             variable = leaf.variable
             known = variable._ag
-            state = known if known.__class__ is AutogradMeta else variable._autograd()
+            meta = variable.meta
+            if known.__class__ is AutogradMeta:
+                state = known
+            else:
+                state = variable._autograd()
+                if known.__class__ is TypedLeaf and grad is not None:
+                    meta = variable._grad_meta(grad.meta)
             if grad is not None and state.grad_fn is not None:
                 raise RuntimeError(
                     f"leaf variable has been moved into the graph interior: {variable.meta} "
@@ -479,7 +485,6 @@ class Run:
                 )
             # Since it was recorded, the leaf may have been told to require none.
             if grad is not None and self.accumulate and variable.requires_grad:
-                meta = variable.meta
                 given = grad.meta
                 # Often strides alone differ, as a transposed weight's: 0.7 us less than to ask.
                 if given is not meta and (
@@ -520,6 +525,10 @@ class Run:
 
     def _show_leaf(self, leaf: AccumulateGrad, grads: list[Grad]) -> None:
         """Let hooks have a leaf's gradient, and keep it where it is wanted."""
+        grad = grads[0]
+        if grad is not None and leaf.variable._ag.__class__ is TypedLeaf:
+            grads[0] = conform(leaf, grad, leaf.variable._grad_meta(grad.meta), 0)
+        del grad
         self.overriding.on()
         if self.accumulate:
             run_before(leaf, grads)
@@ -579,6 +588,11 @@ def _may_write(t: Tensor) -> bool:
 def conform(node: Node, grad: Tensor, meta: TensorMeta, index: int) -> Tensor:
     """Sum a broadcast gradient to its input's shape, cast it to its dtype; else an error."""
     given = grad.meta
+    target = node.links[3 * index] if node.links else None
+    if target.__class__ is AccumulateGrad:
+        variable = target.variable
+        if variable._ag.__class__ is TypedLeaf:
+            meta = variable._grad_meta(given)
     if given.layout is not meta.layout:
         check_layout(grad, meta, f"Function {node.name()} returned an", index)
     if not alike(given.shape, meta.shape):
