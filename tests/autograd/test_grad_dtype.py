@@ -3,6 +3,7 @@
 import pytest
 
 import maquette as mq
+from maquette.fake import MetaConverter
 
 
 def leaf(dtype, fill=1.0):
@@ -55,6 +56,13 @@ def test_fakes_have_it_too():
         x = leaf(mq.float16)
         (x * 2).sum().backward()
         assert x.grad.dtype is mq.float16
+
+
+@pytest.mark.parametrize("dtype", [None, mq.float64])
+def test_F44_M34_conversion_carries_it(dtype):
+    x = leaf(dtype)
+    assert mq.FakeTensorMode().from_tensor(x).grad_dtype is dtype
+    assert MetaConverter()(x).grad_dtype is dtype
 
 
 def test_a_gradient_is_assigned_in_that_dtype_only():

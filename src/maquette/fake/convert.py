@@ -29,6 +29,7 @@ from maquette.fake.unusual import (
     keep_kind,
     outside_transforms,
 )
+from maquette.tensor.history import TypedLeaf
 from maquette.tensor.keys import ADINPLACE, CONJUGATE, NEGATIVE, fake_keys_for
 from maquette.tensor.parameter import Parameter
 from maquette.tensor.storage import UntypedStorage, new_storage
@@ -101,6 +102,8 @@ class FakeTensorConverter:
         if history is not None:
             if history.creation_meta and fake._base is not None:
                 fake._autograd().creation_meta = history.creation_meta
+            if history.__class__ is TypedLeaf:
+                fake.grad_dtype = t.grad_dtype
             if history.grad is not None:
                 self._convert_grad(t, fake, history.grad, symbols)
         return fake

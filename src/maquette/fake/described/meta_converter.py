@@ -37,6 +37,7 @@ from maquette.fake.unusual import (
 )
 from maquette.library.arrays import view_of
 from maquette.symbolic import ShapeEnv
+from maquette.tensor.history import TypedLeaf
 from maquette.tensor.keys import ADINPLACE, CONJUGATE, NEGATIVE, keys_for
 from maquette.tensor.parameter import Parameter
 from maquette.tensor.storage import UntypedStorage
@@ -145,6 +146,8 @@ class _Conversion:
         history = t._ag
         if history is not None and history.creation_meta and made._base is not None:
             made._autograd().creation_meta = history.creation_meta
+        if history.__class__ is TypedLeaf:
+            made.grad_dtype = t.grad_dtype
         if history is not None and history.grad is not None:
             of_grad = None if symbols is None else symbols.of_grad(t, history.grad)
             grad = self.convert(history.grad, of_grad)
