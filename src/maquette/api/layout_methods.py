@@ -13,7 +13,9 @@ from typing import NoReturn
 from maquette.aten.view.copies import converted
 from maquette.autograd.view_history import look_of, see
 from maquette.core.device import device as Device
+from maquette.core.dtype import dtype as DType
 from maquette.core.dtype import float32
+from maquette.tensor.history import TypedLeaf
 from maquette.tensor.tensor import Tensor
 
 # --- devices -------------------------------------------------------------------------
@@ -153,6 +155,31 @@ def _volatile(self: Tensor) -> bool:
     return False
 
 
+def _grad_dtype(self: Tensor) -> DType | None:
+    if not self.is_leaf:
+        raise RuntimeError("grad_dtype can only be accessed on leaf tensors.")
+    return self._ag.grad_dtype if isinstance(self._ag, TypedLeaf) else self.meta.dtype
+
+
+def _set_grad_dtype(self: Tensor, value: DType | None) -> None:
+    if not self.is_leaf:
+        raise RuntimeError("grad_dtype can only be set on leaf tensors.")
+    if value is not None and not isinstance(value, DType):
+        raise RuntimeError(
+            f"grad_dtype must be a torch.dtype or None, but got {type(value).__name__}"
+        )
+    state = self._autograd()
+    if value is not None and state.grad is not None and state.grad.meta.dtype is not value:
+        raise RuntimeError(
+            f"Cannot set grad_dtype to '{value}' because there is already a gradient with dtype "
+            f"'{state.grad.meta.dtype}'. Please clear the gradient (.grad = None) before changing "
+            f"grad_dtype, or ensure the new grad_dtype matches the existing gradient's dtype."
+        )
+    state.__class__ = TypedLeaf
+    assert isinstance(state, TypedLeaf)
+    state.grad_dtype = value
+
+
 def reinforce(self: Tensor, reward: object) -> NoReturn:
     """Removed by PyTorch, too: RuntimeError."""
     raise RuntimeError(
@@ -186,6 +213,11 @@ def attach() -> None:
     }
     for name, (getter, doc) in properties.items():
         setattr(Tensor, name, property(getter, doc=doc))
+    text = (
+        "The dtype of a leaf's gradient, to which backward converts it: its own unless set. None "
+        "takes gradients of any dtype as they come."
+    )
+    Tensor.grad_dtype = property(_grad_dtype, _set_grad_dtype, doc=text)  # type: ignore[attr-defined]
 
 
 attach()

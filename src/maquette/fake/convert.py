@@ -23,6 +23,7 @@ from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, fresh_fake, make_fa
 from maquette.fake.unusual import (
     Counters,
     carry_grad,
+    carry_grad_dtype,
     convert_unusual,
     is_unusual,
     keep_counter,
@@ -103,7 +104,7 @@ class FakeTensorConverter:
             if history.creation_meta and fake._base is not None:
                 fake._autograd().creation_meta = history.creation_meta
             if history.__class__ is TypedLeaf:
-                fake.grad_dtype = t.grad_dtype
+                carry_grad_dtype(t, fake)
             if history.grad is not None:
                 self._convert_grad(t, fake, history.grad, symbols)
         return fake

@@ -67,6 +67,11 @@ class Converter(Protocol):
         """A block in which operators give this kind of results."""
 
 
+def carry_grad_dtype(t: Any, made: Any) -> None:
+    """Let a converted leaf have the gradient's dtype that was set on the original."""
+    made.grad_dtype = t.grad_dtype
+
+
 def carry_grad(made: Tensor, *, leaf: bool) -> None:
     """Let a converted tensor require grad: a leaf, or one whose backward says that it cannot be."""
     if leaf:
@@ -355,6 +360,7 @@ def keep_kind(t: Tensor, made: Tensor) -> None:
 
 __all__ = [
     "carry_grad",
+    "carry_grad_dtype",
     "check_dispatch",
     "convert_unusual",
     "Counters",

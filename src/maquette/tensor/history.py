@@ -97,12 +97,9 @@ class AutogradMeta(History):
 
 
 class TypedLeaf(AutogradMeta):
-    """The history of a leaf whose gradient has another dtype than it, or any: `grad_dtype`.
+    """The history of a leaf with a `grad_dtype` of its own: the engine asks no other leaf."""
 
-    A class of its own, so that the engine asks no other leaf for it.
-    """
-
-    grad_dtype: DType | None = None
+    grad_dtype: DType | None
 
 
 # Fills in the history of a view whose base was mutated (`autograd.view_history`).
@@ -277,40 +274,11 @@ class TensorHistory(TensorGeometry):
     def _grad(self, value: Tensor | None) -> None:
         self.grad = value
 
-    @property
-    def grad_dtype(self) -> DType | None:
-        """The dtype of a leaf's gradient, to which backward converts it: its own unless set.
-
-        None takes gradients of any dtype as they come. Raises RuntimeError for what is no leaf.
-        """
-        if not self.is_leaf:
-            raise RuntimeError("grad_dtype can only be accessed on leaf tensors.")
-        return self._ag.grad_dtype if isinstance(self._ag, TypedLeaf) else self.meta.dtype
-
-    @grad_dtype.setter
-    def grad_dtype(self, value: DType | None) -> None:
-        if not self.is_leaf:
-            raise RuntimeError("grad_dtype can only be set on leaf tensors.")
-        if value is not None and not isinstance(value, DType):
-            raise RuntimeError(
-                f"grad_dtype must be a torch.dtype or None, but got {type(value).__name__}"
-            )
-        state = self._autograd()
-        if value is not None and state.grad is not None and state.grad.meta.dtype is not value:
-            raise RuntimeError(
-                f"Cannot set grad_dtype to '{value}' because there is already a gradient with "
-                f"dtype '{state.grad.meta.dtype}'. Please clear the gradient (.grad = None) before "
-                f"changing grad_dtype, or ensure the new grad_dtype matches the existing "
-                f"gradient's dtype."
-            )
-        state.__class__ = TypedLeaf
-        assert isinstance(state, TypedLeaf)
-        state.grad_dtype = value
-
     def _grad_meta(self, given: TensorMeta) -> TensorMeta:
         """What a gradient of this leaf is to be, of which ``given`` came."""
-        wanted = self.grad_dtype
-        return self.meta.with_dtype(given.dtype if wanted is None else wanted)
+        if not isinstance(self._ag, TypedLeaf):
+            return self.meta
+        return self.meta.with_dtype(self._ag.grad_dtype or given.dtype)
 
     def _check_grad(self, value: object) -> None:
         if not isinstance(value, TensorHistory):
@@ -319,22 +287,20 @@ class TensorHistory(TensorGeometry):
             )
         if value is self:
             raise RuntimeError("can't assign Variable as its own grad")
-        mine, given = self.meta, value.meta
+        given = value.meta
+        mine = self._grad_meta(given)
         if mine.shape != given.shape:
             raise RuntimeError(
                 f"assigned grad has data of a different size: expected {list(mine.shape)}, "
                 f"got {list(given.shape)}"
             )
-        if isinstance(self._ag, TypedLeaf):
-            mine = self._grad_meta(given)
-            if mine.dtype is not given.dtype:
-                raise RuntimeError(
-                    f"attempting to assign a gradient with dtype '{given.dtype}' to a tensor with "
-                    f"grad_dtype '{mine.dtype}'. The gradient must match the tensor's grad_dtype "
-                    f"(defaults to the tensor's dtype). You can set the tensor's grad_dtype "
-                    f"attribute with a specific dtype, or None to allow any dtype."
-                )
-        if mine.dtype is not given.dtype or mine.device is not given.device:
+        if mine.dtype is not given.dtype:
+            raise RuntimeError(
+                f"attempting to assign a gradient with dtype '{given.dtype}' to a tensor with "
+                f"grad_dtype '{mine.dtype}'. The gradient must match the tensor's grad_dtype "
+                f"(defaults to the tensor's dtype)."
+            )
+        if mine.device is not given.device:
             raise RuntimeError(
                 f"assigned grad has data of a different type: expected {mine}, got {given}"
             )

@@ -105,11 +105,9 @@ def make_subclass(
 
 # --- geometry that a class tells --------------------------------------------------------------
 
-_POLICIES: Final = {
-    None: frozenset[str](),
-    "strides": frozenset(("strides",)),
-    "sizes": frozenset(("strides", "sizes")),
-}
+_POLICIES: Final[dict[str | None, set[str]]] = {
+    None: set(), "strides": {"strides"}, "sizes": {"strides", "sizes"}
+}  # fmt: skip
 """What is asked for under a policy: under that of sizes, the strides too."""
 
 
@@ -119,11 +117,9 @@ def _telling(t: T, policy: str | None, device: bool, layout: bool) -> T:
         raise RuntimeError(
             f"Unknown sizes_strides_policy: {policy}; expected 'strides' or 'sizes', or None"
         )
-    asked = (
-        _POLICIES[policy] | ({"device"} if device else set()) | ({"layout"} if layout else set())
-    )
+    asked = _POLICIES[policy] | {n for n, on in (("device", device), ("layout", layout)) if on}
     if asked:
-        t.meta = _ToldMeta.over(t, asked)
+        t.meta = _ToldMeta.over(t, frozenset(asked))
     return t
 
 
@@ -142,25 +138,6 @@ def _asks(
         return getattr(self.made, fact) if found is None else read(found)
 
     return property(get)
-
-
-def _told(t: Tensor, operators: Sequence[str], *args: object, may_decline: bool = False) -> object:
-    """What the handler of a tensor's class says; TypeError if it declines and may not."""
-    handler: Callable[..., object] = type(t).__torch_dispatch__  # type: ignore[assignment]  # it has one
-    for name in operators:
-        packet = find_packet(name.partition(".")[0])
-        assert packet is not None, name
-        overload = getattr(packet, name.partition(".")[2] or "default")
-        found = handler(overload, (type(t),), (t, *args), {})
-        if found is not NotImplemented:
-            return found
-    if may_decline:
-        return None
-    raise TypeError(
-        f"Multiple dispatch failed for 'torch.ops.{operators[0].replace('::', '.')}'; all "
-        f"__torch_dispatch__ handlers returned NotImplemented: {type(t).__name__} is to tell this "
-        f"of its tensors"
-    )
 
 
 class _ToldMeta(TensorMeta):
@@ -197,11 +174,24 @@ class _ToldMeta(TensorMeta):
         t = self.tensor() if group in self.asked and fact not in self.asking else None
         if t is None:
             return None
+        handler: Callable[..., object] = type(t).__torch_dispatch__  # type: ignore[assignment]  # it has one
         self.asking.add(fact)
         try:
-            return _told(t, operators, *args, may_decline=fact == "offset")
+            for name in operators:
+                packet, _, overload = name.partition(".")
+                op = getattr(find_packet(packet), overload or "default")
+                found = handler(op, (type(t),), (t, *args), {})
+                if found is not NotImplemented:
+                    return found
         finally:
             self.asking.discard(fact)
+        if fact == "offset":
+            return None
+        raise TypeError(
+            f"Multiple dispatch failed for 'torch.ops.{operators[0].replace('::', '.')}'; all "
+            f"__torch_dispatch__ handlers returned NotImplemented: {type(t).__name__} is to tell "
+            f"this of its tensors"
+        )
 
     shape = _asks("shape", "sizes", "aten::sym_size", read=tuple)
     size = _asks("size", "sizes", "aten::sym_size", read=Size)
@@ -230,8 +220,7 @@ class _ToldMeta(TensorMeta):
     def __str__(self) -> str:
         return str(self.made)
 
-    def __repr__(self) -> str:
-        return f"{self.made!r}, of which {', '.join(sorted(self.asked))} are told"
+    __repr__ = __str__
 
 
 Tensor._make_wrapper_subclass = staticmethod(make_wrapper_subclass)  # type: ignore[attr-defined]  # PyTorch's names

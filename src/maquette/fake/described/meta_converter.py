@@ -28,6 +28,7 @@ from maquette.fake.tensor import FakeTensor, fake_view
 from maquette.fake.unusual import (
     Counters,
     carry_grad,
+    carry_grad_dtype,
     check_dispatch,
     convert_unusual,
     is_unusual,
@@ -147,7 +148,7 @@ class _Conversion:
         if history is not None and history.creation_meta and made._base is not None:
             made._autograd().creation_meta = history.creation_meta
         if history.__class__ is TypedLeaf:
-            made.grad_dtype = t.grad_dtype
+            carry_grad_dtype(t, made)
         if history is not None and history.grad is not None:
             of_grad = None if symbols is None else symbols.of_grad(t, history.grad)
             grad = self.convert(history.grad, of_grad)
