@@ -460,8 +460,13 @@ def backend_select(op: OpOverload, ks: int) -> Callable[..., object] | None:
         return None
     layout_at = next((i for i, a in enumerate(arguments) if a.type.written == "Layout?"), -1)
     select = K.functionality_bits(DispatchKey.BackendSelect)
+    on_cpu = keys_for_device(_CPU)
+    unsaid = not has_tensor and layout_at == at - 1
 
     def kernel(ks: int, *params: object) -> object:
+        if unsaid and params[at] is None and params[layout_at] is None:  # most often
+            below = (ks & ~select & ~0xFFFF) | on_cpu
+            return op.run(below, (*params[:at], _CPU, *params[at + 1 :]))
         below = ks & ~select
         where = params[at]
         if where is None and not has_tensor:

@@ -112,8 +112,7 @@ class MersenneStream:
         if count < _FEW_NORMALS:
             with self.serial() as draws:
                 return np.array([draws.normal() for _ in range(count)], np.float64)
-        out = np.empty(count)
-        start = 0
+        out, start = np.empty(count), 0
         if self.spare_double is not None:
             out[0], self.spare_double, start = self.spare_double, None, 1
         missing = count - start
@@ -128,8 +127,7 @@ class MersenneStream:
 
     def scaled_normals(self, count: int, mean: float, std: float) -> Doubles | None:
         """A few `normals`, times ``std`` and then ``mean`` added, rounded once; None: no loops."""
-        loops = self.loops(count, 10) if count < _FEW_NORMALS else None
-        if loops is None:
+        if count >= _FEW_NORMALS or (loops := self.loops(count, 10)) is None:
             return None
         with self.lent() as (words, spare):
             looped: Doubles = loops.normals(words, spare, count, mean, std)
@@ -153,10 +151,9 @@ class MersenneStream:
         return loops
 
     def lent(self) -> _Lent:
-        """The engine's words and the spare normal number, for a compiled sampler to change.
+        """A context's engine words and spare normal number, for compiled samplers to change.
 
-        A context, after which the stream is there. Of the spare one in two doubles: the number, and
-        whether there is one.
+        Of the spare one in two doubles: the number, and whether there is one.
         """
         return _Lent(self)
 
@@ -249,14 +246,12 @@ class SerialDraws:
 
     __slots__ = ("_stream", "_taken", "_then", "_words")
 
-    _then: Any  # the engine's state before
-
     def __init__(self, stream: MersenneStream) -> None:
         self._stream = stream
 
     def __enter__(self) -> SerialDraws:
         words = self._stream.engine_words()
-        self._then = self._stream._engine.state if words is None else words.copy()
+        self._then: Any = self._stream._engine.state if words is None else words.copy()
         self._words: list[int] = []
         self._taken = 0
         return self

@@ -33,10 +33,13 @@ def _single(number: float) -> float:
     return float(np.asarray(number, _SINGLE))
 
 
+_KEPT = frozenset({0.0, 1.0, 6.0, math.inf, -math.inf})
+
+
 def _rounded(number: float, like: Array) -> float:
     """A number as an operand of a 16-bit type is one."""
-    if number == 1:  # most often
-        return 1.0
+    if number in _KEPT:  # most often
+        return float(number)
     return float(np.asarray(number, _SINGLE).astype(like.dtype))
 
 

@@ -54,11 +54,12 @@ def _exponentials(xp: ModuleType, x: Array, axis: int) -> tuple[Array, Array]:
 def _probabilities(xp: ModuleType, self: Array, dim: int, half_to_float: bool) -> Array:
     if not self.ndim:
         return xp.where(xp.isfinite(self), 1, xp.nan).astype(self.dtype)
-    loops = _row_loops(xp, dim, wide(self))
+    x = wide(self)
+    loops = _row_loops(xp, dim, x)
     if loops is not None:
-        rows: Array = loops.softmax_rows(wide(self).reshape(-1, self.shape[-1]))
+        rows: Array = loops.softmax_rows(x.reshape(-1, x.shape[-1]))
         return rows.reshape(self.shape)
-    _, powers = _exponentials(xp, wide(self), dim)
+    _, powers = _exponentials(xp, x, dim)
     with np.errstate(invalid="ignore"):
         result: Array = powers / total(xp, powers, (dim % self.ndim,), True)
     return result
@@ -67,11 +68,12 @@ def _probabilities(xp: ModuleType, self: Array, dim: int, half_to_float: bool) -
 def _log_probabilities(xp: ModuleType, self: Array, dim: int, half_to_float: bool) -> Array:
     if not self.ndim:
         return xp.where(xp.isfinite(self), 0, xp.nan).astype(self.dtype)
-    loops = _row_loops(xp, dim, wide(self))
+    x = wide(self)
+    loops = _row_loops(xp, dim, x)
     if loops is not None:
-        rows: Array = loops.log_softmax_rows(wide(self).reshape(-1, self.shape[-1]))
+        rows: Array = loops.log_softmax_rows(x.reshape(-1, x.shape[-1]))
         return rows.reshape(self.shape)
-    shifted, powers = _exponentials(xp, wide(self), dim)
+    shifted, powers = _exponentials(xp, x, dim)
     with np.errstate(invalid="ignore", divide="ignore"):
         result: Array = shifted - xp.log(total(xp, powers, (dim % self.ndim,), True))
     return result
