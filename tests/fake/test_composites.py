@@ -74,11 +74,15 @@ def tensor(t: mq.Tensor) -> object:
 
 
 def given(shapes: tuple[tuple[int, ...], ...], wanted: str) -> list[mq.Tensor]:
-    """Fakes that are no leaves, but for those after the first; 'g' has them require grad."""
+    """Fakes that are no leaves, but for those after the first; 'g' has them require grad.
+
+    'v': it is a view of a result, 'l': of a leaf that requires none, 's': one of several views.
+    """
     made = []
     for i, (shape, letter) in enumerate(zip(shapes, wanted, strict=True)):
-        t = mq.ones(shape, requires_grad=letter == "g")
-        made.append(t * 1 if i == 0 else t)
+        t = mq.ones((2, *shape) if letter == "s" else shape, requires_grad=letter in "gvs")
+        t = t * 1 if i == 0 and letter != "l" else t
+        made.append(t.unbind()[0] if letter == "s" else t.view(shape) if letter in "vl" else t)
     return made
 
 
@@ -89,6 +93,8 @@ CALLS = [
     (((3, 4), (5, 4), (5,)), "ggg"), (((2, 3, 4), (5, 4), (5,)), "ggg"),
     (((2, 3, 4), (5, 4), (5,)), "g-g"), (((2, 3, 4), (5, 4), (5,)), "-gg"),
     (((2, 3, 4), (5, 4), (5,)), "gg-"), (((2, 3, 4), (4,)), "gg"),
+    (((2, 3, 4), (5, 4)), "vg"), (((2, 3, 4), (5, 4)), "lg"), (((2, 3, 4), (5, 4)), "sg"),
+    (((2, 3, 4), (5, 4), (5,)), "vgg"), (((2, 3, 4), (5, 4)), "v-"), (((2, 3, 4), (5, 4)), "gv"),
 ]  # fmt: skip
 
 
@@ -121,7 +127,7 @@ def test_gradients_of_calls_made_at_once_are_those_of_calls_that_run(
             with running() if time == 0 else nullcontext():
                 out = linear(*args).sin()
             out.sum().backward()
-            leaves = [a.grad for a in args[1:]]
+            leaves = [a.grad for a in args[1:] if a.is_leaf]
             seen.append(repr([grads, *(None if g is None else tensor(g) for g in leaves)]))
     assert len(set(seen)) == 1
 
@@ -229,6 +235,21 @@ def test_a_weight_with_other_memory_since_is_used_as_it_was() -> None:
         saved = out.grad_fn.next_functions[0][0]._saved_mat2
         assert saved._storage is held
         out.sum().backward()
+
+
+def test_a_call_of_two_views_of_one_tensor_is_not_taken_for_one_of_two_tensors() -> None:
+    def saved(x: mq.Tensor, y: mq.Tensor) -> list[bool]:
+        node = (x @ y.transpose(-1, -2)).grad_fn.next_functions[0][0]
+        kept = (node._saved_self, node._saved_mat2)
+        return [k._storage is t._storage for k, t in zip(kept, (x, y), strict=True)]
+
+    with mq.FakeTensorMode():
+        for _ in range(TIMES):
+            both = mq.ones(4, 3, 5, requires_grad=True) * 1
+            assert saved(both[:2], both[2:]) == [True, True]
+        for _ in range(TIMES):
+            apart = [mq.ones(4, 3, 5, requires_grad=True) * 1 for _ in range(2)]
+            assert saved(apart[0][:2], apart[1][2:]) == [True, True]
 
 
 def test_a_hook_that_looks_at_a_later_node_during_backward() -> None:

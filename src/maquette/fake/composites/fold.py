@@ -112,7 +112,7 @@ def fold_of(
     if not isinstance(root, OpNode) or not reader.read(root):
         return None
     kept = {i: i not in reader.directly for i in reader.kept}
-    if any(by_view and given[i]._base is not None for i, by_view in kept.items()):
+    if any(by_view and _forbids(given[i]) for i, by_view in kept.items()):
         return None
     return Fold(outcome, reader.parts, reader.views, kept, reader.linked, len(params))
 
@@ -219,8 +219,10 @@ class _Reader:
             if value is t:
                 self.directly.add(i)
                 return "kept", self._keep(i)
-        for i, t in self.given.items():
-            if value._base is t and t._base is None and _is_only_view(value, t):
+        # What shares a base may be apart in a later call: which of the two it is then is unknown.
+        over = [(i, t) for i, t in self.given.items() if value._base is _root(t)]
+        for i, t in over:
+            if len(over) == 1 and _is_only_view(value, t):
                 history = value._ag
                 node = own.get(history) if isinstance(history, OpNode) else None
                 if node is None and history is not None:
@@ -235,6 +237,16 @@ class _Reader:
         if i not in self.kept:
             self.kept.append(i)
         return self.kept.index(i)
+
+
+def _root(t: Tensor) -> Tensor:
+    """What views of a tensor have for a base."""
+    return t if t._base is None else t._base
+
+
+def _forbids(t: Tensor) -> bool:
+    """Whether views of a tensor would be remembered as such that may not be written."""
+    return t._base is not None and t._ag is not None and bool(t._ag.creation_meta)
 
 
 def _is_only_view(view: Tensor, of: Tensor) -> bool:
@@ -290,9 +302,11 @@ _ENTRIES: dict[object, Callable[..., FakeTensor | None]] = {}
 def _lines(kept: tuple[tuple[int, bool], ...], linked: tuple[int, ...], nodes: int) -> list[str]:
     viewed = [i for i, by_view in kept if by_view]
     lines: list[str] = []
-    if viewed:  # of a base of its own, a view would hold that instead
-        based = " or ".join(f"p{i}._base is not None" for i in viewed)
-        lines += [f"if {based}:", "    return None"]
+    if viewed:  # `_forbids`, written out
+        forbidden = [
+            f"p{i}._base is not None and p{i}._ag and p{i}._ag.creation_meta" for i in viewed
+        ]
+        lines += [f"if {' or '.join(forbidden)}:", "    return None"]
     if linked:
         lines += ["_mask = 0"]
     for bit, i in enumerate(linked):

@@ -148,12 +148,12 @@ class Kept:
 
 
 def _view_again(made: View, kept: Kept, node: OpNode | None) -> FakeTensor:
-    """A view that a call made of a tensor without base, as it was then."""
+    """A view that a call made of a tensor, as that was then."""
     origin = kept.tensor
     assert kept.storage is not None
     view = make_fake(origin.fake_mode, made.meta, kept.storage, made.keys)
     view._vc = origin._version_counter()
-    view._base = origin
+    view._base = origin if origin._base is None else origin._base
     if node is not None:
         view._ag = node
         node.view_version = kept.version
