@@ -237,6 +237,51 @@ def test_a_weight_with_other_memory_since_is_used_as_it_was() -> None:
         out.sum().backward()
 
 
+def folded_with_bias() -> mq.Tensor:
+    """The result of a call that was made at once, a view of what nobody else has."""
+    for _ in range(TIMES):
+        out = linear(*given(((2, 3, 4), (5, 4), (5,)), "ggg"))
+    assert is_folded(out)
+    return out
+
+
+def test_what_a_result_is_a_view_of_has_its_node() -> None:
+    with mq.FakeTensorMode():
+        base = folded_with_bias()._base
+        assert base.grad_fn.name() == "AddmmBackward0"
+        assert not base.is_leaf
+        with running():
+            expected = linear(*given(((2, 3, 4), (5, 4), (5,)), "ggg"))._base
+        assert graph(base) == graph(expected)
+        assert tensor(base) == tensor(expected)
+
+
+def test_a_result_that_is_a_view_may_be_written() -> None:
+    seen = []
+    with mq.FakeTensorMode():
+        for time in range(TIMES + 2):
+            with running() if time == 0 else nullcontext():
+                args = given(((2, 3, 4), (5, 4), (5,)), "ggg")
+                out = linear(*args)
+                out[0].mul_(2)
+                out.relu_()
+            found = graph(out)
+            out.sum().backward()
+            seen.append(repr((found, tensor(out), [tensor(a.grad) for a in args[1:]])))
+    assert len(set(seen)) == 1
+
+
+def test_a_write_to_what_a_result_is_a_view_of_reaches_the_result() -> None:
+    seen = []
+    with mq.FakeTensorMode():
+        for time in range(TIMES + 2):
+            with running() if time == 0 else nullcontext():
+                out = linear(*given(((2, 3, 4), (5, 4), (5,)), "ggg"))
+                out._base.mul_(2)
+            seen.append(repr(graph(out * 3)))
+    assert len(set(seen)) == 1
+
+
 def test_a_call_of_two_views_of_one_tensor_is_not_taken_for_one_of_two_tensors() -> None:
     def saved(x: mq.Tensor, y: mq.Tensor) -> list[bool]:
         node = (x @ y.transpose(-1, -2)).grad_fn.next_functions[0][0]

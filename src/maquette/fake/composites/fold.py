@@ -19,12 +19,12 @@ from maquette.core.meta import TensorMeta
 from maquette.core.remembered import EPOCH, remember
 from maquette.dispatch import keysets as K
 from maquette.dispatch.generated import generate
-from maquette.fake.composites.node import Kept, folded_class
-from maquette.fake.derivatives.recipes import fresh_lines, version_of
+from maquette.fake.composites.node import HiddenHistory, Kept, folded_class
+from maquette.fake.derivatives.recipes import fresh_lines, object_lines, version_of
 from maquette.fake.mode import FakeTensorMode
 from maquette.fake.tensor import FakeTensor
 from maquette.library.infer import Outcome
-from maquette.tensor.history import OutputHistory
+from maquette.tensor.history import OutputHistory, VersionCounter
 from maquette.tensor.keys import fake_keys_for
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
@@ -62,10 +62,11 @@ class Fold:
     """The result of a call and its nodes.
 
     kept: the numbers of the parameters that nodes hold, and whether by views alone. linked: those
-    of the parameters that gradients go to, in the order in which they do.
+    of the parameters that gradients go to, in the order in which they do. base: what the result is
+    a view of, if it is one; nobody else has that.
     """
 
-    __slots__ = ("alone", "entry", "kept", "linked", "outcome", "parts", "views")
+    __slots__ = ("alone", "base", "entry", "kept", "linked", "outcome", "parts", "views")
 
     def __init__(
         self,
@@ -75,15 +76,17 @@ class Fold:
         kept: dict[int, bool],
         linked: Sequence[int],
         count: int,
+        base: Outcome | None = None,
     ) -> None:
         """count: of the parameters."""
         self.outcome = outcome
+        self.base = base
         self.parts = tuple(parts)
         self.views = tuple(views)
         self.kept = kept
         self.linked = tuple(linked)
         self.alone = (self,)
-        self.entry = _entry(tuple(kept.items()), self.linked, len(parts), count)
+        self.entry = _entry(tuple(kept.items()), self.linked, len(parts), count, base is not None)
 
     def kept_in(self, saved: Sequence[Any]) -> list[Kept]:
         """What a node holds of a call, taken out of its ``saved``."""
@@ -102,10 +105,12 @@ def fold_of(
 ) -> Fold | None:
     """What a call made, whose first node has the sequence number ``first`` or a later one."""
     given = {i: p for i, p in enumerate(params) if isinstance(p, Tensor)}
-    if not isinstance(result, FakeTensor) or not _is_fresh(result, mode, given):
+    if not isinstance(result, FakeTensor):
+        return None
+    root, base = result._ag, result._base
+    if not _is_fresh(result, mode, given) and not _is_view_of_fresh(result, mode, given):
         return None
     outcome = Outcome(result.meta)
-    root = result._ag
     if root is None:
         return Fold(outcome, (), (), {}, (), len(params))
     reader = _Reader(given, first)
@@ -114,7 +119,8 @@ def fold_of(
     kept = {i: i not in reader.directly for i in reader.kept}
     if any(by_view and _forbids(given[i]) for i, by_view in kept.items()):
         return None
-    return Fold(outcome, reader.parts, reader.views, kept, reader.linked, len(params))
+    under = None if base is None else Outcome(base.meta)
+    return Fold(outcome, reader.parts, reader.views, kept, reader.linked, len(params), under)
 
 
 def _is_fresh(t: FakeTensor, mode: FakeTensorMode, given: dict[int, Tensor]) -> bool:
@@ -124,6 +130,15 @@ def _is_fresh(t: FakeTensor, mode: FakeTensorMode, given: dict[int, Tensor]) -> 
     own = t._base is None and t._storage._nbytes == t.meta.storage_bytes and not version_of(t)
     apart = all(t._storage is not g._storage for g in given.values())
     return plain and own and apart and t.fake_mode is mode and t.constant is None
+
+
+def _is_view_of_fresh(t: FakeTensor, mode: FakeTensorMode, given: dict[int, Tensor]) -> bool:
+    """Whether a result is a view, by one node, of what nobody else has, which is fresh."""
+    base, node = t._base, t._ag
+    if base.__class__ is not FakeTensor or not _is_fresh(base, mode, given):
+        return False
+    usual = _is_only_view(t, base) and t.fake_mode is mode and t._keys == t.meta.fake_grad_keys
+    return usual and isinstance(node, OpNode) and node.links[0] is base._ag is not None
 
 
 class _Reader:
@@ -271,16 +286,22 @@ def _is_constant(value: object) -> bool:
 
 
 def _entry(
-    kept: tuple[tuple[int, bool], ...], linked: tuple[int, ...], nodes: int, count: int
+    kept: tuple[tuple[int, bool], ...],
+    linked: tuple[int, ...],
+    nodes: int,
+    count: int,
+    is_view: bool,
 ) -> Callable[..., FakeTensor | None]:
     """``_make(fold, mode, key, *parameters)``: the result, or None where the call has to run."""
-    shape = (kept, linked, nodes, count)
+    shape = (kept, linked, nodes, count, is_view)
     found = _ENTRIES.get(shape)
     if found is None:
         lines = [f"def _make(_fold, _m, _key, {', '.join(f'p{i}' for i in range(count))}):"]
-        lines += [f"    {line}" for line in _lines(kept, linked, nodes)]
+        lines += [f"    {line}" for line in _lines(kept, linked, nodes, is_view)]
         space: dict[str, object] = {
+            "_Counter": VersionCounter,
             "_Fake": FakeTensor,
+            "_Hidden": HiddenHistory,
             "_Output": OutputHistory,
             "_Storage": UntypedStorage,
             "_edge": grad_edge,
@@ -299,7 +320,9 @@ def _entry(
 _ENTRIES: dict[object, Callable[..., FakeTensor | None]] = {}
 
 
-def _lines(kept: tuple[tuple[int, bool], ...], linked: tuple[int, ...], nodes: int) -> list[str]:
+def _lines(
+    kept: tuple[tuple[int, bool], ...], linked: tuple[int, ...], nodes: int, is_view: bool
+) -> list[str]:
     viewed = [i for i, by_view in kept if by_view]
     lines: list[str] = []
     if viewed:  # `_forbids`, written out
@@ -313,7 +336,7 @@ def _lines(kept: tuple[tuple[int, bool], ...], linked: tuple[int, ...], nodes: i
         lines += edge_lines(f"p{i}", bit, len(linked))
     if linked:
         lines += [f"if _mask != {(1 << len(linked)) - 1}:", "    return None"]
-    lines += ["_o = _fold.outcome", *fresh_lines("_r", "_o")]
+    lines += ["_o = _fold.outcome", *(_VIEW if is_view else fresh_lines("_r", "_o"))]
     if not nodes:
         return [*lines, "return _r"]
     held = ["_fold"]
@@ -332,5 +355,18 @@ def _lines(kept: tuple[tuple[int, bool], ...], linked: tuple[int, ...], nodes: i
         *["_next()"] * (nodes - 1),
         "_n.sequence = _next()",
         "_n.context = _n.hooks = None",
+        *(_OF_VIEW if is_view else ()),
         "return _r",
     ]
+
+
+_VIEW = (
+    "_u = _fold.base",
+    *fresh_lines("_b", "_u", viewed=True),
+    "_b._keys = _u.meta.fake_grad_keys",
+    *object_lines("_r", "_o.meta"),
+    "_r._storage = _s",
+    "_r._vc = _c",
+    "_r._base = _b",
+)
+_OF_VIEW = ("_n.view_version = 0", "_h = _b._ag = _new(_Hidden)", "_h.node = _n")

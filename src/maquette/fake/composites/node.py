@@ -24,6 +24,7 @@ from maquette.fake.derivatives.steps import is_plain, plain_state, unknown
 from maquette.fake.mode import ACTIVE
 from maquette.fake.tensor import FakeTensor, make_fake
 from maquette.tensor.aliasing import OF_WRITTEN
+from maquette.tensor.history import History
 from maquette.tensor.storage import OBSERVERS, UntypedStorage
 
 if TYPE_CHECKING:
@@ -134,6 +135,24 @@ class FoldedNode(OpNode):
         """The tensors that the call was given and its nodes hold."""
         everything = cast(FoldedNode, node)._everything()
         return tuple([kept.tensor for kept in cast("Fold", everything[0]).kept_in(everything)])
+
+
+class HiddenHistory(History):
+    """The history of what the result of a call is a view of: the node before the last.
+
+    ``node`` stands for the nodes of the call.
+    """
+
+    __slots__ = ("node",)
+
+    node: OpNode
+    requires_grad = True
+
+    @property
+    def grad_fn(self) -> Node:  # type: ignore[override]  # nobody sets it
+        self.node.unfold()
+        found: Node = self.node.links[0]
+        return found
 
 
 class Kept:

@@ -93,7 +93,7 @@ class Recipe(NamedTuple):
         lines = [f"_o = {origin}"] if "[" in origin else []
         o = "_o" if lines else origin
         lines += [
-            *_object(t, f"_f{i}"),
+            *object_lines(t, f"_f{i}"),
             f"{t}._keys = _f{i}.fake_keys",
             f"{t}._storage = {o}._storage",
         ]
@@ -119,7 +119,7 @@ class Recipe(NamedTuple):
 def fresh_lines(t: str, outcome: str, version: int = 0, *, viewed: bool = False) -> list[str]:
     """Lines that make a tensor over memory of its own, as the kernels at Fake do."""
     lines = [
-        *_object(t, f"{outcome}.meta"),
+        *object_lines(t, f"{outcome}.meta"),
         f"{t}._keys = {outcome}.fake_keys",
         "_s = _new(_Storage)",
         f"_s._nbytes = {outcome}.nbytes",
@@ -137,7 +137,7 @@ def fresh_lines(t: str, outcome: str, version: int = 0, *, viewed: bool = False)
     return [*lines, f"{t}._vc = None"]
 
 
-def _object(t: str, meta: str) -> list[str]:
+def object_lines(t: str, meta: str) -> list[str]:
     """Lines that make the object of a fake, with the parts that all have alike."""
     return [
         f"{t} = _new(_Fake)",
