@@ -257,3 +257,18 @@ def test_extremes_across_memory_are_those_along_it(dims: tuple[int, ...]) -> Non
     found = mq.from_numpy(x).permute(0, 3, 1, 2).amax(dims)
     expected = x.transpose(0, 3, 1, 2).max(dims)
     np.testing.assert_array_equal(found.numpy(), expected)
+
+
+@pytest.mark.parametrize("dim", [None, 0, 1, (0, 2)], ids=str)
+def test_sums_of_large_expanded_tensors_are_those_of_their_copies(dim: object) -> None:
+    x = mq.arange(60.0).reshape(3, 1, 20).expand(3, 100, 20)
+    found, expected = (t.sum(dim) for t in (x, x.clone()))
+    np.testing.assert_array_equal(found.numpy(), expected.numpy())
+
+
+@pytest.mark.parametrize("kind", [mq.float64, mq.float16, mq.int64, mq.bool], ids=str)
+def test_large_expanded_tensors_are_converted_as_their_copies(kind: mq.dtype) -> None:
+    x = mq.arange(60.0).reshape(3, 1, 20).expand(3, 100, 20)
+    made = x.to(kind)
+    assert made.stride() == (2000, 20, 1)
+    assert mq.equal(made, x.clone().to(kind))

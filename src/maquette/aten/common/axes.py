@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maquette.aten.common.array_libraries import byte_strides
-from maquette.aten.common.large_arrays import SMALL
+from maquette.aten.common.large_arrays import SMALL, without_repeats
 from maquette.aten.common.long_sums import sums_by_products
 from maquette.aten.common.narrow_floats import converted
 from maquette.core.broadcast import wrap_dim, wrap_dims
@@ -109,6 +109,13 @@ def accumulator(kind: np.dtype[np.generic]) -> np.dtype[np.generic]:
 def total(xp: ModuleType, x: Array, axes: tuple[int, ...], keepdims: bool = False) -> Array:
     """The sum over axes, accurate however long they are; 16-bit floats give float32."""
     kind = accumulator(x.dtype)
+    once = without_repeats(xp, x) if kind.kind == "f" else None
+    if once is not None:
+        times = prod([x.shape[a] for a in axes if once.shape[a] != x.shape[a]])
+        sums = total(xp, once, axes, True) * kind.type(times)
+        shape = reduced_shape(x.shape, axes, True)
+        every = sums if sums.shape == shape else np.broadcast_to(sums, shape).copy()
+        return every if keepdims else every.reshape(reduced_shape(x.shape, axes, False))
     if xp is np and x.size >= SMALL and kind.kind in "fc":
         x = x if kind is x.dtype else converted(x, kind)
         summed = sums_by_products(x, axes)

@@ -105,6 +105,16 @@ def loops_of_numbers(xp: ModuleType, x: Array) -> ModuleType | None:
     return backend_for(xp).loops
 
 
+def without_repeats(xp: ModuleType, x: Array) -> Array | None:
+    """A large array with one element along each dimension that is expanded; None without such."""
+    if xp is not np or x.size < SMALL or 0 not in x.strides:
+        return None
+    repeated = [step == 0 and n > 1 for n, step in zip(x.shape, x.strides)]
+    if not any(repeated):
+        return None
+    return x[tuple([slice(1) if again else slice(None) for again in repeated])]
+
+
 def rows_along(x: Array, axes: tuple[int, ...]) -> Array | None:
     """The array with the axes to reduce as its last one; None where that would take a copy."""
     kept = [axis for axis in range(x.ndim) if axis not in axes]

@@ -14,6 +14,7 @@ import numpy as np
 
 from maquette.aten.common.axes import Array
 from maquette.aten.common.batching_forms import laid_out, rank_of, same_shape, to_front
+from maquette.aten.common.large_arrays import without_repeats
 from maquette.aten.common.narrow_floats import as_bits, full_like, full_of, is_foreign
 from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import Number, cast, check_layout, result_dtype
@@ -277,6 +278,10 @@ def _to_copy_kernel(
 ) -> Array:
     if dtype is None:
         return clone_kernel(xp, self, memory_format)
+    once = without_repeats(xp, self)
+    if once is not None:
+        repeated: Array = np.broadcast_to(cast(xp, once, dtype), self.shape)
+        return repeated
     return cast(xp, self, dtype)
 
 

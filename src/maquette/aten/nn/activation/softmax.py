@@ -46,6 +46,8 @@ def _exponentials(xp: ModuleType, x: Array, axis: int) -> tuple[Array, Array]:
     """The input less its maximum, and the exponential of that: no overflow."""
     if not x.size:
         return x, x
+    if xp is np:
+        x = np.ascontiguousarray(x)  # as the result is: short lines are slow along memory
     with np.errstate(invalid="ignore", over="ignore"):
         shifted = x - x.max(axis=axis, keepdims=True)
         return shifted, xp.exp(shifted)
@@ -55,10 +57,9 @@ def _probabilities(xp: ModuleType, self: Array, dim: int, half_to_float: bool) -
     if not self.ndim:
         return xp.where(xp.isfinite(self), 1, xp.nan).astype(self.dtype)
     x = wide(self)
-    loops = _row_loops(xp, dim, x)
-    if loops is not None:
-        rows: Array = loops.softmax_rows(x.reshape(-1, x.shape[-1]))
-        return rows.reshape(self.shape)
+    by_rows = _by_rows(xp, "softmax_rows", dim, x)
+    if by_rows is not None:
+        return by_rows
     _, powers = _exponentials(xp, x, dim)
     with np.errstate(invalid="ignore"):
         result: Array = powers / total(xp, powers, (dim % self.ndim,), True)
@@ -69,21 +70,38 @@ def _log_probabilities(xp: ModuleType, self: Array, dim: int, half_to_float: boo
     if not self.ndim:
         return xp.where(xp.isfinite(self), 0, xp.nan).astype(self.dtype)
     x = wide(self)
-    loops = _row_loops(xp, dim, x)
-    if loops is not None:
-        rows: Array = loops.log_softmax_rows(x.reshape(-1, x.shape[-1]))
-        return rows.reshape(self.shape)
+    by_rows = _by_rows(xp, "log_softmax_rows", dim, x)
+    if by_rows is not None:
+        return by_rows
     shifted, powers = _exponentials(xp, x, dim)
     with np.errstate(invalid="ignore", divide="ignore"):
         result: Array = shifted - xp.log(total(xp, powers, (dim % self.ndim,), True))
     return result
 
 
-def _row_loops(xp: ModuleType, dim: int, *arrays: Array) -> ModuleType | None:
-    """The compiled loops for large arrays along their last dimension; else None."""
-    if dim % arrays[0].ndim != arrays[0].ndim - 1:
+_LONG = 64  # elements of a row that make a loop over rows quicker than one over columns
+
+
+def _by_rows(xp: ModuleType, loop: str, dim: int, *arrays: Array) -> Array | None:
+    """What a compiled loop over rows gives for lines of large arrays; None where none is for them.
+
+    Lines are along the last dimension, or in a row of memory, as channels are that are last there.
+    """
+    if not arrays[0].ndim:
         return None
-    return loops_for(xp, *arrays)
+    loops = loops_for(xp, *arrays)
+    if loops is None:
+        return None
+    if dim % arrays[0].ndim != arrays[0].ndim - 1:
+        arrays = tuple([np.moveaxis(a, dim, -1) for a in arrays])
+        if arrays[0].shape[-1] < _LONG or not all(a.flags.c_contiguous for a in arrays):
+            return None
+        dim -= arrays[0].ndim if dim >= 0 else 0
+    else:
+        dim = -1
+    rows = getattr(loops, loop)(*[a.reshape(-1, a.shape[-1]) for a in arrays])
+    found: Array = np.moveaxis(rows.reshape(arrays[0].shape), -1, dim)
+    return found
 
 
 def _page(name: str) -> OperatorPage:
@@ -145,22 +163,12 @@ def _axis_sum(xp: ModuleType, x: Array, dim: int) -> Array:
     return total(xp, x, (dim % x.ndim,), True) if x.ndim else x
 
 
-def _gradient_by_rows(xp: ModuleType, loop: str, grad: Array, y: Array, dim: int) -> Array | None:
-    """The gradient by a compiled loop over rows; None where there is none for these arrays."""
-    loops = _row_loops(xp, dim, y, grad) if y.ndim else None
-    if loops is None:
-        return None
-    lines = (-1, y.shape[-1])
-    rows: Array = getattr(loops, loop)(grad.reshape(lines), y.reshape(lines))
-    return rows.reshape(y.shape)
-
-
 @softmax_backward.kernel
 def softmax_backward_kernel(
     xp: ModuleType, grad_output: Array, output: Array, dim: int, input_dtype: dtype
 ) -> Array:
     y, grad = wide(output), wide(grad_output)
-    by_rows = _gradient_by_rows(xp, "softmax_gradients", grad, y, dim)
+    by_rows = _by_rows(xp, "softmax_gradients", dim, grad, y)
     if by_rows is not None:
         return by_rows
     weighted = grad * y
@@ -173,7 +181,7 @@ def log_softmax_backward_kernel(
     xp: ModuleType, grad_output: Array, output: Array, dim: int, input_dtype: dtype
 ) -> Array:
     y, grad = wide(output), wide(grad_output)
-    by_rows = _gradient_by_rows(xp, "log_softmax_gradients", grad, y, dim)
+    by_rows = _by_rows(xp, "log_softmax_gradients", dim, grad, y)
     if by_rows is not None:
         return by_rows
     result: Array = grad - xp.exp(y) * _axis_sum(xp, grad, dim)

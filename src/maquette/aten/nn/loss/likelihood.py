@@ -161,15 +161,22 @@ def _summed(
 
 def _summed_rows(self: Array, target: Array, ignore_index: int) -> tuple[Any, Any] | None:
     """The summed losses of rows none of which is ignored, and their count; else None."""
+    picked = _picked_rows(self, target, ignore_index)
+    if picked is None:
+        return None
+    one_by_one = np.add.accumulate(picked, dtype=np.float64)  # as a loop adds them
+    return 0.0 - one_by_one[-1], len(self)
+
+
+def _picked_rows(self: Array, target: Array, ignore_index: int) -> Array | None:
+    """The element of its class of each row; None where one may be ignored or has no class."""
     classes = self.shape[1]
     if 0 <= ignore_index < classes:
         return None
     unsigned = target.view(np.uint64) if target.itemsize == 8 else target  # below zero: large
     if np.maximum.reduce(unsigned) >= classes:
         return None
-    picked = wide(self[np.arange(len(self)), target])
-    one_by_one = np.add.accumulate(picked, dtype=np.float64)  # as a loop adds them
-    return 0.0 - one_by_one[-1], len(self)
+    return wide(self[np.arange(len(self)), target])
 
 
 def _nll_arrays(
@@ -186,6 +193,10 @@ def _nll_arrays(
         loss = np.float64(summed) / weights if reduction == MEAN else summed
         kind = self.dtype.type
         return kind(loss), kind(weights)
+    if xp is np and reduction == NONE and self.ndim == 2 and weight is None and target.size:
+        plain = _picked_rows(self, target, ignore_index)
+        if plain is not None:
+            return -plain, plain.dtype.type(0)
     axis = _class_axis(self)
     target = target.reshape(self.shape[:axis] + self.shape[axis + 1 :])
     index, scale = _counted(xp, self, target, weight, ignore_index)
