@@ -104,6 +104,8 @@ def _indices(data: Data, device: Place) -> Tensor:
 
 
 def _values(data: Data, dtype: DType | None, device: Place) -> Tensor:
+    if dtype is device is None and isinstance(data, Tensor):
+        return data
     where = None if device is None else Device(device)
     return as_tensor(data, dtype=dtype, device=where)
 
@@ -343,5 +345,6 @@ def spdiags(
         raise RuntimeError("Offset tensor contains duplicate values")
     # A diagonal after the other.
     indices, source = ops.maquette.diagonal_places(places, rows.size(1), list(shape))
-    made = sparse_coo_tensor(indices, rows.reshape((-1,)).index_select(0, source), list(shape))
+    values = rows.reshape((-1,)).index_select(0, source)
+    made: Tensor = ops.aten._sparse_coo_tensor_unsafe(indices, values, list(shape))
     return made if layout in (None, sparse_coo) else made.coalesce().to_sparse(layout=layout)

@@ -73,7 +73,8 @@ class Outcome:
                 return
             self.nbytes = value.storage_bytes
             if not _begins_later(value):  # else no array of its own fits
-                self.byte_strides = tuple([s * value.itemsize for s in value.strides])
+                step = value.itemsize if value.numel else 0  # as NumPy has it
+                self.byte_strides = tuple([s * step for s in value.strides])
 
 
 class _SymbolicOutcome(Outcome):

@@ -142,10 +142,8 @@ def _unsafe_coo_composite(
     is_coalesced: bool | None,
 ) -> Tensor:
     values = _in_a_row(values)
-    _check_coo(indices, values, size)
-    sparse = indices.meta.shape[0]
     made: Tensor = _with_tensors(
-        sparse,
+        indices.meta.shape[0] if indices.meta.ndim else 0,
         values.meta.ndim - 1,
         size,
         indices,

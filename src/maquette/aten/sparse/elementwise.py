@@ -355,6 +355,8 @@ def _product_of_coo(self: Tensor, other: Tensor) -> Tensor:
     a, b = coo_parts(self), coo_parts(other)
     if not (a.coalesced and b.coalesced):
         return _product_of_uncoalesced(self, other)
+    if a.indices is b.indices and a.values.meta.shape == b.values.meta.shape:
+        return with_values(self, a.values * b.values)
     sizes = self.meta.shape[: a.indices.meta.shape[0]]
     if a.values.meta.shape[1:] == b.values.meta.shape[1:]:
         kind = promote_types(self.dtype, other.dtype)

@@ -16,7 +16,9 @@ from maquette.aten.common.large_arrays import added_at
 from maquette.aten.sparse.places import (
     Sizes,
     checked_compressed,
+    checked_ends,
     checked_within,
+    compiled_tools,
     flat_index,
     in_blocks,
     majors_of_offsets,
@@ -198,7 +200,7 @@ row_offsets = define("maquette::row_offsets(Tensor indices, SymInt rows) -> (Ten
 @on_host
 def row_offsets_kernel(xp: ModuleType, indices: Array, rows: int) -> tuple[Array, Array]:
     """The indices of compressed rows from those of a coalesced COO matrix."""
-    checked_within(indices[0], rows)
+    checked_ends(indices[0], rows)
     return offsets_of(indices[0], rows), indices[1].copy()
 
 
@@ -228,6 +230,13 @@ def turned_compressed_kernel(
 
 # --- to strided -------------------------------------------------------------------------------
 
+
+def _is_plain(values: Array, block: Block) -> bool:
+    """Whether SciPy knows the elements of a matrix: numbers that are no blocks."""
+    kind = values.dtype
+    return values.ndim == 1 and block == (1, 1) and kind.kind in "iufc" and kind != np.float16
+
+
 strided_of_compressed = define(
     "maquette::strided_of_compressed(Tensor compressed, Tensor plain, Tensor values, SymInt[] "
     "size, int[2] block, bool by_rows) -> Tensor"
@@ -252,6 +261,10 @@ def strided_of_compressed_kernel(
     r, c = block
     rows, columns = size[0] // max(r, 1), size[1] // max(c, 1)
     checked_compressed(compressed, plain, int(columns if by_rows else rows))
+    if _is_plain(values, block) and by_rows:
+        found = np.zeros(size, values.dtype)
+        compiled_tools().csr_todense(rows, columns, compressed, plain, values, found.reshape(-1))
+        return found
     majors = majors_of_offsets(compressed)
     first, second = (majors, plain) if by_rows else (plain, majors)
     if r == c == 1:
@@ -342,6 +355,12 @@ def plus_compressed_kernel(
     by_rows: bool,
 ) -> Array:
     """A strided tensor with the elements of a compressed matrix of its dtype added."""
+    rows, columns = map(int, base.shape[:2])
+    if _is_plain(values, block) and by_rows and base.dtype == values.dtype:
+        checked_compressed(compressed, plain, columns)
+        found = base.copy(order="C")
+        compiled_tools().csr_todense(rows, columns, compressed, plain, values, found.reshape(-1))
+        return found
     indices = _coo_indices(compressed, plain, block, by_rows)
     elements = values.reshape(indices.shape[1], *base.shape[2:])
     return plus_coo_kernel(xp, base, indices, elements, False)

@@ -134,12 +134,11 @@ def diagonal_places_kernel(
 
     columns: how many elements a diagonal has, those outside of the matrix included.
     """
-    indices, source = [], []
-    for number, offset in enumerate(offsets.tolist()):
-        begin, end = max(0, offset), min(columns, size[1], size[0] + offset)
-        column = np.arange(begin, max(end, begin))
-        indices.append((column - offset, column))
-        source.append(column + number * columns)
-    if not source:
-        return np.empty((2, 0), np.int64), np.empty(0, np.int64)
-    return np.concatenate(indices, 1), np.concatenate(source)
+    width = min(columns, int(size[1]))
+    every = np.arange(width) - offsets[:, None]
+    there = np.flatnonzero((every >= 0) & (every < size[0]))
+    number = there // max(width, 1)
+    indices = np.empty((2, there.size), np.int64)
+    np.take(every, there, out=indices[0])
+    np.subtract(there, number * width, out=indices[1])
+    return indices, indices[1] + number * columns

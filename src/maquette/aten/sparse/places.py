@@ -72,9 +72,15 @@ def offsets_of(majors: Array, count: int) -> Array:
     return offsets
 
 
+def checked_ends(row: Array, extent: int) -> None:
+    """`checked_within` for sorted indices."""
+    if row.size and not 0 <= row[0] <= row[-1] < extent:
+        checked_within(row, extent)
+
+
 def majors_of_offsets(compressed: Array) -> Array:
     """The row of each element, int64."""
-    return np.repeat(np.arange(compressed.size - 1), np.diff(compressed))
+    return np.repeat(np.arange(compressed.size - 1), compressed[1:] - compressed[:-1])
 
 
 def turned(compressed: Array, plain: Array, minors: int) -> tuple[Array, Array, Array]:
