@@ -102,3 +102,45 @@ def test_sampled_products_are_differentiated_twice() -> None:
     at = pattern.indices()
     function = lambda a, b: mq.ops.maquette.sampled_products(at[0], at[1], a, b.t())  # noqa: E731
     assert torch.autograd.gradgradcheck(function, (left, right))
+
+
+@pytest.mark.parametrize("kind", [mq.int32, mq.bool])
+def test_sparse_sums_keep_integers_as_they_are(kind: mq.dtype) -> None:
+    t = dense().to(kind).to_sparse()
+    assert torch.sparse.sum(t, 1).dtype is kind
+    assert t.sum(1).dtype is torch.sparse.sum(t, (0, 1)).dtype is mq.int64
+
+
+def test_a_gradient_that_a_leaf_takes_does_not_tell_whether_it_is_sorted() -> None:
+    leaf = dense().to_sparse().requires_grad_()
+    loss = torch.sparse.mm(leaf, torch.ones(N, 2)).sum()
+    (found,) = torch.autograd.grad(loss, leaf, retain_graph=True)
+    loss.backward()
+    assert found.is_coalesced()
+    assert not leaf.grad.is_coalesced()
+
+
+def test_sums_of_compressed_rows_leave_out_rows_without_elements() -> None:
+    t = mq.tensor([[0, 1.0, 2], [0, 0, 0], [3, 0, -3]]).to_sparse_csr()
+    rows = t.sum(1, keepdim=True)
+    assert rows.crow_indices().tolist() == [0, 1, 1, 2]
+    assert rows.values().tolist() == [3, 0]
+    assert t.sum(0, keepdim=True).values().tolist() == [3, 1, -1]
+    assert t.sum((0, 1), keepdim=True).values().tolist() == [3]
+
+
+@pytest.mark.parametrize("layout", ["sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"])
+def test_elements_that_are_not_in_order_are_matched(layout: str) -> None:
+    block = (2, 2) if layout.startswith("sparse_b") else None
+    other = dense()[:, torch.randperm(N)]
+    t, s = (x.to_sparse(layout=getattr(mq, layout), blocksize=block) for x in (dense(), other))
+    torch.testing.assert_close((t + s).to_dense(), dense() + other)
+    torch.testing.assert_close((t * s).to_dense(), dense() * other)
+
+
+def test_spdiags_places_diagonals_within_the_matrix() -> None:
+    diagonals = mq.arange(1.0, 7).reshape(2, 3).requires_grad_()
+    made = torch.sparse.spdiags(diagonals, mq.tensor([1, -2]), (3, 4))
+    assert made.to_dense().tolist() == [[0, 2, 0, 0], [0, 0, 3, 0], [4, 0, 0, 0]]
+    made.to_dense().sum().backward()
+    assert diagonals.grad.tolist() == [[0, 1, 1], [1, 0, 0]]

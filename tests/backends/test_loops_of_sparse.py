@@ -21,3 +21,16 @@ def test_sampled_products_are_the_plain_ones(
     run = lambda: torch.sparse.sampled_addmm(pattern, left, right).values()  # noqa: E731
     (by_loop,), (plain,) = arrays(run()), arrays(plainly(run))
     assert abs(by_loop - plain).max() < (1e-4 if kind is torch.float32 else 1e-12)
+
+
+def test_lists_that_are_not_sorted_are_merged_as_plainly(plainly: Plainly) -> None:
+    torch.manual_seed(0)
+    a, b = (torch.randint(0, 40, (2, 900)) for _ in range(2))
+    first, second = (torch.sparse_coo_tensor(i, torch.ones(900), (40, 40)) for i in (a, b))
+
+    def run() -> object:
+        total = first + second
+        return [total._indices(), total._values()]
+
+    for by_loop, plain in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        assert by_loop.tolist() == plain.tolist()

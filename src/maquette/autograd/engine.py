@@ -652,8 +652,8 @@ def _accumulated(old: Tensor, grad: Tensor) -> Tensor:
 def _first_grad(grad: Tensor, meta: TensorMeta, create_graph: bool, own_leaves: bool) -> Tensor:
     """A leaf's first gradient: the tensor itself if ours alone and laid out as T59 says."""
     if grad.meta.layout is not strided:
-        ours = held_only(grad, _OF_LEAF) and _parts_alone(grad)
-        return grad if create_graph or ours else grad.clone()
+        alone = held_only(grad, _OF_LEAF)  # before a call holds it, too
+        return grad if create_graph else _first_sparse_grad(grad, alone)
     if meta.layout is not strided:
         meta = grad.meta.like()
     good = _laid_out_as(grad.meta, meta) if meta.is_dense else grad.meta.is_contiguous
@@ -681,6 +681,18 @@ def _laid_out_as(grad: TensorMeta, leaf: TensorMeta) -> bool:
         return False
     sizes = zip(grad.shape, grad.strides, leaf.strides, strict=True)
     return all(is_true(n == 1) or is_true(own == wanted) for n, own, wanted in sizes)
+
+
+def _first_sparse_grad(grad: Tensor, alone: bool) -> Tensor:
+    """A leaf's first gradient of a sparse layout; alone: whether nobody else holds the tensor."""
+    kept = grad if alone and _parts_alone(grad) else grad.clone()
+    storage = kept._storage
+    if alone and isinstance(storage, SparseStorage) and isinstance(storage.parts, CooParts):
+        # As in PyTorch, a gradient that is taken is made anew of its parts: whether they are
+        # sorted is not told on.
+        single = kept.meta.is_symbolic or storage.parts.indices.meta.shape[1] < 2
+        storage.parts = storage.parts._replace(coalesced=single)
+    return kept
 
 
 def _parts_alone(grad: Tensor) -> bool:

@@ -117,7 +117,10 @@ def _sparse_sum_dim_kernel(self: Tensor, dim: Dims) -> Tensor:
         len(set(wrapped)) == len(wrapped),
         lambda: f"_sparse_sum: a dim appears multiple times in the list of dims {list(dim)}",
     )
-    return summed_along(self, _dims(self, dim))
+    found = summed_along(self, _dims(self, dim))
+    if found.meta.layout is strided or max(wrapped) >= sparse_dims(self)[0]:
+        return found
+    return with_values(found, parts_of(found).values.to(self.meta.dtype))  # unlike `sum`'s
 
 
 _sparse_sum_dim.derivative(self=lambda grad, self, dim: _sparse_sum_backward(grad, self, dim))
