@@ -176,10 +176,30 @@ def test_options_that_exclude_each_other_or_are_missing():
     params = [nn.Parameter(mq.ones(1))]
     with pytest.raises(RuntimeError, match="cannot be `True` together"):
         optim.AdamW(params, fused=True, foreach=True)
-    with pytest.raises(NotImplementedError, match="capturable=True"):
-        optim.AdamW(params, capturable=True)
     with pytest.raises(ValueError, match="Nesterov"):
         optim.SGD(params, nesterov=True)
+
+
+CAPTURABLE = ("Adam", "AdamW", "Adamax", "NAdam", "RAdam", "Adadelta", "Rprop", "RMSprop", "ASGD")
+
+
+@pytest.mark.parametrize("name", CAPTURABLE)
+def test_a_capturable_step_counts_on_the_device_and_reads_nothing(name):
+    with mq.FakeTensorMode():  # which refuses to read a number
+        p = nn.Parameter(mq.ones(3, device="cuda"))
+        optimizer = getattr(optim, name)([p], lr=0.1, capturable=True)
+        p.grad = mq.ones(3, device="cuda")
+        optimizer.step()
+        assert {t.device.type for t in optimizer.state[p].values()} == {"cuda"}
+
+
+@pytest.mark.parametrize("name", CAPTURABLE)
+def test_a_capturable_step_on_cpu_is_refused(name):
+    p = nn.Parameter(mq.ones(3))
+    optimizer = getattr(optim, name)([p], capturable=True)
+    p.grad = mq.ones(3)
+    with pytest.raises(AssertionError, match="If capturable=True, params and state_steps must be"):
+        optimizer.step()
 
 
 def test_a_step_on_fakes_allocates_the_state_where_the_parameters_are():

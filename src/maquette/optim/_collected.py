@@ -29,7 +29,9 @@ class Collecting(Optimizer):
 
     def _mq_begin(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
         """Put a new parameter's whole state in `state`."""
-        state["step"] = _paths.new_step(param, on_device=False)
+        state["step"] = _paths.new_step(
+            param, on_device=_paths.counts_on_device(param, self.defaults)
+        )
         self._mq_start(param, state, group)
 
     def _mq_start(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:

@@ -17,6 +17,7 @@ from maquette.autograd import enable_grad
 from maquette.autograd.saved.hooks import saved_tensors_hooks
 from maquette.core import dtype as dtypes
 from maquette.nn.utils.foreach import FOREACH_DEVICES, prefers_lists
+from maquette.optim.own_steps import _get_capturable_supported_devices
 from maquette.tensor import Tensor
 
 Group = Mapping[str, Any]
@@ -33,13 +34,16 @@ class Path(Enum):
 def path_of(group: Group, params: Sequence[Tensor], grads: Sequence[Tensor] = ()) -> Path:
     """The way that a group's options ask for; the default only if they ask for none.
 
-    Sparse gradients, if there may be any among ``grads``, are used a tensor at a time.
+    Sparse gradients, if there may be any among ``grads``, are used a tensor at a time; so are all
+    in a step that reads no numbers (`capturable`), of which lists are made otherwise.
     """
     if group.get("differentiable") or any(grad.is_sparse for grad in grads):
         return Path.SINGLE
     foreach, fused = group["foreach"], group.get("fused")
     if fused:
         return Path.FUSED
+    if group.get("capturable"):
+        return Path.SINGLE
     if foreach is None and fused is None:
         foreach = prefers_lists(params)
     return Path.LISTS if foreach else Path.SINGLE
@@ -53,11 +57,6 @@ def check_options(name: str, options: Group) -> None:
         raise RuntimeError(
             f"{name}: differentiable=True does not go with `fused` or `foreach`: the step is "
             f"recorded a tensor at a time"
-        )
-    if options.get("capturable"):
-        raise NotImplementedError(
-            f"{name}(capturable=True) is not supported: the step would have to run on the device. "
-            f"Leave it out."
         )
 
 
@@ -117,6 +116,20 @@ def check_dense(name: str, gradient: Tensor) -> None:
     """RuntimeError for a sparse gradient."""
     if gradient.is_sparse:
         raise RuntimeError(f"{name} does not support sparse gradients")
+
+
+def counts_on_device(parameter: Tensor, defaults: Group) -> bool:
+    """Whether an optimizer is capturable: its counters lie where its parameters do.
+
+    Raises AssertionError for a parameter on a device whose work cannot be captured, as the cpu.
+    """
+    if not defaults.get("capturable"):
+        return False
+    supported = _get_capturable_supported_devices()
+    assert parameter.device.type in supported, (
+        f"If capturable=True, params and state_steps must be on supported devices: {supported}."
+    )
+    return True
 
 
 def new_step(parameter: Tensor, *, on_device: bool) -> Tensor:

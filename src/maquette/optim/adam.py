@@ -114,7 +114,8 @@ class Adam(Optimizer):
         fused = bool(group["fused"])
         if fused:
             _paths.check_fusable(type(self).__name__, parameter)
-        state["step"] = _paths.new_step(parameter, on_device=fused)
+        on_device = _paths.counts_on_device(parameter, self.defaults) or fused
+        state["step"] = _paths.new_step(parameter, on_device=on_device)
         for name in ("exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] * group["amsgrad"])):
             state[name] = mq.zeros_like(parameter, memory_format=preserve_format)
 

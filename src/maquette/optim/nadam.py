@@ -63,7 +63,8 @@ class NAdam(Collecting):
         super().__init__(params, defaults)
 
     def _mq_start(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
-        state["mu_product"] = mq.tensor(1.0, dtype=_paths.step_dtype(), device="cpu")
+        step = state["step"]
+        state["mu_product"] = mq.ones((), dtype=step.dtype, device=step.device)
         state["exp_avg"] = zeros(param)
         state["exp_avg_sq"] = zeros(param)
 

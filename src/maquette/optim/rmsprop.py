@@ -89,7 +89,8 @@ class RMSprop(Optimizer):
         return lists
 
     def _mq_start(self, parameter: Tensor, state: dict[str, Tensor], group: Group) -> None:
-        state["step"] = mq.zeros((), dtype=_paths.step_dtype())
+        on_device = _paths.counts_on_device(parameter, self.defaults)
+        state["step"] = _paths.new_step(parameter, on_device=on_device)
         state["square_avg"] = mq.zeros_like(parameter, memory_format=preserve_format)
         if _paths.is_set(group["momentum"]):
             state["momentum_buffer"] = mq.zeros_like(parameter, memory_format=preserve_format)
