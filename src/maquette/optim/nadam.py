@@ -64,7 +64,7 @@ class NAdam(Collecting):
 
     def _mq_start(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
         step = state["step"]
-        state["mu_product"] = mq.ones((), dtype=step.dtype, device=step.device)
+        state["mu_product"] = mq.tensor(1.0, dtype=step.dtype, device=step.device)
         state["exp_avg"] = zeros(param)
         state["exp_avg_sq"] = zeros(param)
 
