@@ -134,3 +134,13 @@ def test_volumes_with_channels_in_a_row() -> None:
     found, expected = (arrays(trained(_folded, v, weight)()) for v in (last, x))
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("how", [{}, {"stride": (2, 1, 3), "padding": 1, "dilation": (1, 2, 1)}])
+def test_transposed_convolutions_of_volumes_have_the_values_of_rows(how: dict[str, int]) -> None:
+    torch.manual_seed(0)
+    rows, weight = torch.randn(2, 6, 9, 11, 10), _parameter(6, 4, 3, 2, 3)
+    last = rows.to(memory_format=torch.channels_last_3d)
+    run = [trained(lambda x, w: F.conv_transpose3d(x, w, **how), x, weight) for x in (last, rows)]
+    for one, other in zip(arrays(run[0]()), arrays(run[1]()), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=2e-4 * np.abs(other).max())

@@ -100,13 +100,10 @@ def _folded(columns: Array, space: Ints, geometry: Geometry) -> Array:
     dims = len(space)
     places, size = columns.shape[1 : 1 + dims], columns.shape[1 + dims : -1]
     stride, padding, dilation = geometry
-    loops = loops_of_places(np, columns.size, columns) if dims <= 2 else None
+    loops = loops_of_places(np, columns.size, columns)
     if loops is not None:
-        flat = dims == 1
-        planes = columns[:, None, :, None] if flat else columns
-        pairs = [(f, *g) if flat else tuple(g) for f, g in zip((1, 1, 0, 1), (space, *geometry))]
-        found: Array = loops.add_windows_last(planes, *pairs)
-        return found.reshape(len(columns), *space, columns.shape[-1])
+        found: Array = loops.add_windows_last(columns, space, stride, padding, dilation)
+        return found
     around = [
         max(n + 2 * p, (q - 1) * s + reach(k, d))
         for n, p, q, s, k, d in zip(space, padding, places, stride, size, dilation)

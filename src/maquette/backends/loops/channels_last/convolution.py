@@ -9,6 +9,7 @@ product from the plain path.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from maquette.backends.loops.compiler import compiled, fused
 
 Array = npt.NDArray[Any]
 Pair = tuple[int, int]
+Triple = tuple[int, int, int]
+Ints = Sequence[int]
 
 _LINE = 1024  # elements that are taken at once
 
@@ -32,39 +35,50 @@ def _add(row: Array, total: Array) -> None:
 
 
 @compiled
-def _add_windows(columns: Array, out: Array, stride: Pair, padding: Pair, dilation: Pair) -> None:
-    height, width, channels = out.shape[1], out.shape[2], out.shape[3]
-    tall, wide = columns.shape[3], columns.shape[4]
-    near = dilation[1] == 1  # then a line of the window is one run
+def _add_windows(
+    columns: Array, out: Array, stride: Triple, padding: Triple, dilation: Triple
+) -> None:
+    """columns: [batch, *places, *window, channels] of volumes; out: [batch, *space, channels]."""
+    deep, height, width, channels = out.shape[1], out.shape[2], out.shape[3], out.shape[4]
+    thick, tall, wide = columns.shape[4], columns.shape[5], columns.shape[6]
+    near = dilation[2] == 1  # then a line of the window is one run
     count = wide if near else 1
     for n in range(out.shape[0]):
         flat = out[n].reshape(-1)
-        for oy in range(columns.shape[1]):
-            for i in range(tall):
-                y = oy * stride[0] + i * dilation[0] - padding[0]
+        for oz, h in np.ndindex((columns.shape[1], thick)):
+            z = oz * stride[0] + h * dilation[0] - padding[0]
+            if z < 0 or z >= deep:
+                continue
+            for oy, i in np.ndindex((columns.shape[2], tall)):
+                y = oy * stride[1] + i * dilation[1] - padding[1]
                 if y < 0 or y >= height:
                     continue
-                for ox in range(columns.shape[2]):
-                    line = columns[n, oy, ox, i].reshape(-1)
+                for ox in range(columns.shape[3]):
+                    line = columns[n, oz, oy, ox, h, i].reshape(-1)
                     for j in range(0, wide, count):
-                        left = ox * stride[1] + j * dilation[1] - padding[1]
+                        left = ox * stride[2] + j * dilation[2] - padding[2]
                         first, last = max(0, -left), min(count, width - left)
                         if first < last:
-                            start = (y * width + left + first) * channels
+                            start = ((z * height + y) * width + left + first) * channels
                             run = line[(j + first) * channels : (j + last) * channels]
                             _add(run, flat[start : start + run.size])
 
 
 def add_windows_last(
-    columns: Array, space: Pair, stride: Pair, padding: Pair, dilation: Pair
+    columns: Array, space: Ints, stride: Ints, padding: Ints, dilation: Ints
 ) -> Array:
     """Windows added up where they came from.
 
-    [batch, *places, *window, channels], row-major, gives [batch, *space, channels].
+    [batch, *places, *window, channels], row-major, gives [batch, *space, channels]; up to three
+    dimensions each.
     """
-    out = np.zeros((columns.shape[0], *space, columns.shape[5]), columns.dtype)
-    _add_windows(columns, out, stride, padding, dilation)
-    return out
+    dims, more = len(space), (1,) * (3 - len(space))
+    batch, places, window = len(columns), columns.shape[1 : 1 + dims], columns.shape[1 + dims : -1]
+    lifted = columns.reshape(batch, *more, *places, *more, *window, columns.shape[-1])
+    out = np.zeros((batch, *more, *space, columns.shape[-1]), columns.dtype)
+    steps: Any = [(*(n,) * len(more), *g) for n, g in zip((1, 0, 1), (stride, padding, dilation))]
+    _add_windows(lifted, out, *steps)
+    return out.reshape(batch, *space, columns.shape[-1])
 
 
 # --- each channel by itself ------------------------------------------------------------------
