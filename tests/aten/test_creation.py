@@ -121,6 +121,19 @@ def test_T50_a_read_only_array_refuses_writes() -> None:
         t.add_(1)
 
 
+@pytest.mark.parametrize(
+    ("buffer", "options", "words"),
+    [
+        ([1], {}, "does not implement Python buffer protocol"),
+        (bytearray(), {}, r"buffer length \(0\) and count \(-1\) must not be 0"),
+        (bytearray(8), {"count": 0}, r"buffer length \(8\) and count \(0\) must not be 0"),
+    ],
+)
+def test_T50_frombuffer_says_what_is_wrong_with_a_buffer(buffer, options, words) -> None:
+    with pytest.raises(ValueError, match=words):
+        mq.frombuffer(buffer, dtype=mq.int8, **options)
+
+
 def test_T50_asarray_and_frombuffer_share() -> None:
     raw = bytearray(8)
     t = mq.frombuffer(raw, dtype=mq.float32)

@@ -72,3 +72,10 @@ def test_T41_tensors_are_not_joined_over_themselves(name: str) -> None:
 def test_T34_tensors_are_joined_into_an_output_of_their_category() -> None:
     with pytest.raises(TypeError, match="can't be cast to the desired output type Int"):
         mq.hstack([mq.ones(2)], out=mq.empty(2, dtype=mq.int32))
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_T42_foreach_refuses_to_write_magnitudes_into_complex_numbers(recorded) -> None:
+    members = [mq.ones(2, dtype=mq.complex64, requires_grad=recorded) * 1]
+    with pytest.raises(RuntimeError, match="In-place abs is not supported for complex"):
+        mq.ops.aten._foreach_abs_(members)

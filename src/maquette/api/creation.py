@@ -365,16 +365,16 @@ def from_numpy(array: Array) -> Tensor:
 
 def _sharing(array: Array) -> Tensor:
     if not array.flags.writeable:
-        _warn_read_only()
+        _warn_read_only("NumPy array")
     if type(array) is not np.ndarray:
         array = array.view(np.ndarray)  # a matrix multiplies otherwise, masks are of no tensor
     return from_array(array)
 
 
-def _warn_read_only() -> None:
+def _warn_read_only(given: str) -> None:
     warn_once(
-        "The given NumPy array is non-writable, and the tensor that shares its memory cannot be "
-        "written to either. Copy the array to protect its data or to make it writable first."
+        f"The given {given} is not writable, and the tensor that shares its memory cannot be "
+        f"written to either. Copy the {given} to protect its data or to make it writable first."
     )
 
 
@@ -466,13 +466,21 @@ def frombuffer(
 ) -> Tensor:
     """A 1-D tensor over the memory of an object with the buffer protocol.
 
-    count: elements to take, -1 for all; offset: bytes to skip. Raises ValueError if the buffer is
-    empty, too short, or no multiple of the element size.
+    count: elements to take, -1 for all; offset: bytes to skip. Raises ValueError if the object has
+    no such protocol, and if the buffer is empty, too short, or no multiple of the element size.
     """
-    raw = np.frombuffer(buffer, np.uint8)  # type: ignore[call-overload]  # NumPy checks it
+    try:
+        raw = np.frombuffer(buffer, np.uint8)  # type: ignore[call-overload]  # NumPy checks it
+    except TypeError as error:
+        raise ValueError(
+            f"object does not implement Python buffer protocol: it is of {type(buffer)}"
+        ) from error
     size = dtype.itemsize
     rest = raw.nbytes - offset
-    check_value(raw.nbytes > 0 and count != 0, lambda: "both buffer length and count must not be 0")
+    check_value(
+        raw.nbytes > 0 and count != 0,
+        lambda: f"both buffer length ({raw.nbytes}) and count ({count}) must not be 0",
+    )
     check_value(
         0 <= offset < raw.nbytes,
         lambda: (
@@ -496,7 +504,7 @@ def frombuffer(
         ),
     )
     if not raw.flags.writeable:
-        _warn_read_only()
+        _warn_read_only("buffer")
     made = from_array(raw[offset : offset + taken * size].view(dtype.numpy))
     return requiring_grad(made) if requires_grad else made
 

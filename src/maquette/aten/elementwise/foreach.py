@@ -105,7 +105,7 @@ def each_in_place(name: str, arguments: str, single: OpOverload) -> OperatorPage
     """Define the in-place form: each member gets the result of the functional ``single``."""
     written = arguments.replace("Tensor[] self", "Tensor(a!)[] self", 1)
     op = define(f"aten::{name}({written}) -> ()", tags=[Tag.inplace]).any_device()
-    rule, write = inplace_shape(single), _writing(single)
+    own, rule, write = _own_in_place(single), _refusing(single), _writing(single)
 
     @op.shape
     def each_shape(*params: object) -> None:
@@ -122,6 +122,9 @@ def each_in_place(name: str, arguments: str, single: OpOverload) -> OperatorPage
 
     def singly(*params: object) -> None:
         for row in rows(name, single, params):
+            if own is not None:
+                _call(own, row)
+                continue
             target = row[0]
             assert isinstance(target, Tensor)
             target.copy_(_call(single, row))
@@ -130,12 +133,23 @@ def each_in_place(name: str, arguments: str, single: OpOverload) -> OperatorPage
     return op
 
 
+def _own_in_place(single: OpOverload) -> OpOverload | None:
+    """The operator's own in-place form, where one has its name."""
+    packet = getattr(ops.aten, f"{single._opname}_", None)
+    own = getattr(packet, single._overloadname or "default", None)
+    return own if isinstance(own, OpOverload) else None
+
+
+def _refusing(single: OpOverload) -> Callable[..., object]:
+    """The shape rule of the operator's own in-place form, which may refuse more (``abs_``)."""
+    own = _own_in_place(single)
+    return inplace_shape(single) if own is None or own.shape_rule is None else own.shape_rule
+
+
 def _writing(single: OpOverload) -> Callable[..., object]:
     """The kernel of the operator's own in-place form, where one has its name."""
-    packet = getattr(ops.aten, f"{single._opname}_", None)
-    written = getattr(packet, single._overloadname or "default", None)
-    own = written.own_kernel if isinstance(written, OpOverload) else None
-    return own or writing(single)
+    own = _own_in_place(single)
+    return (own.own_kernel if own is not None else None) or writing(single)
 
 
 def _call(single: OpOverload, row: Sequence[object]) -> object:

@@ -455,7 +455,8 @@ def solved_by_lu(packed: Array, pivots: Array, b: Array, *, left: bool, adjoint:
     if pivots.min() < 1 or pivots.max() > rows:  # LAPACK would follow them out of the matrix
         raise of_data(
             RuntimeError(
-                f"linalg.lu_solve: every value of pivots must be between 1 and {rows}, the size of "
+                "linalg.lu_solve: every value of pivots must be greater or equal to 1 and "
+                f"smaller or equal to {rows}, the size of "
                 f"the matrix; they range from {pivots.min()} to {pivots.max()}. Pass those that "
                 f"lu_factor gives."
             )

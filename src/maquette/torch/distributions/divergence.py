@@ -257,7 +257,7 @@ def _transformed(p: TransformedDistribution, q: TransformedDistribution) -> Tens
 
 
 @register_kl(ExponentialFamily, ExponentialFamily)
-def _families(p: ExponentialFamily, q: ExponentialFamily) -> Tensor:
+def _kl_expfamily_expfamily(p: ExponentialFamily, q: ExponentialFamily) -> Tensor:
     """By Bregman's divergence of the log normalizer."""
     if type(p) is not type(q):
         raise NotImplementedError(
