@@ -1,5 +1,7 @@
 """Calls at the corners of operators (findings 44, 46, 47, 48)."""
 
+import math
+
 import pytest
 
 import maquette.torch as torch
@@ -163,3 +165,15 @@ def test_a_transform_over_no_dimensions_leaves_a_batch_as_it_is() -> None:
 def test_one_vector_is_solved_for_all_matrices_of_an_example() -> None:
     A, b = torch.eye(2).expand(3, 4, 2, 2), torch.arange(6.0).reshape(3, 2)
     assert torch.equal(torch.vmap(torch.linalg.solve)(A, b), b[:, None].expand(3, 4, 2))
+
+
+def test_elu_does_not_bend_at_zero() -> None:
+    x = torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(F.elu(x).sum(), x, create_graph=True)
+    (bend,) = torch.autograd.grad(slope.sum(), x)
+    assert bend.tolist() == [math.exp(-1), 0, 0]
+
+
+def test_one_vector_of_scores_has_one_target() -> None:
+    with pytest.raises(ValueError, match="1D target must have size 1"):
+        F.nll_loss(torch.ones(3), torch.tensor([0, 1]))

@@ -54,3 +54,14 @@ def test_T41_each_of_several_targets_is_checked() -> None:
     x = mq.tensor([3, 1, 2])
     with pytest.raises(RuntimeError, match=CLOSED):
         aten.kthvalue.values(x, 2, values=mq.empty(0).long(), indices=x)
+
+
+def test_T41_members_of_lists_may_not_read_what_they_partly_write() -> None:
+    memory = mq.arange(4.0)
+    for write in (aten._foreach_mul_.List, aten._foreach_copy_):
+        with pytest.raises(RuntimeError, match=CLOSED):
+            write([mq.ones(3), memory[:3]], [mq.ones(3), memory[1:]])
+    with pytest.raises(RuntimeError, match=CLOSED):
+        aten._foreach_add_.Tensor([memory[:2]], memory[1:3])
+    aten._foreach_mul_.List([memory[:2], memory[2:]], [memory[:2], memory[:2]])
+    assert memory.tolist() == [0, 1, 0, 3]

@@ -195,3 +195,12 @@ def test_T39_a_gradient_of_trilinear_resampling_keeps_channels_last() -> None:
     grad = mq.rand(2, 3, 3, 3, 3).contiguous(memory_format=mq.channels_last_3d)
     back = mq.ops.aten.upsample_trilinear3d_backward(grad, [3] * 3, [2, 3, 4, 4, 4], False)
     assert back.is_contiguous(memory_format=mq.channels_last_3d)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_a_dimension_that_keeps_its_size_is_not_smoothed(mode: str) -> None:
+    x = torch.arange(16.0).reshape(1, 1, 4, 4).requires_grad_()
+    out = torch.nn.functional.interpolate(x, scale_factor=1.2, mode=mode, antialias=True)
+    out.sum().backward()
+    assert torch.equal(out, x)
+    assert torch.equal(x.grad, torch.ones(1, 1, 4, 4))

@@ -8,6 +8,7 @@ nothing knows of versions or bases. Also here: the choice of a backend for opera
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from typing import cast
 from weakref import WeakKeyDictionary
 
@@ -414,14 +415,15 @@ def _bump(t: object) -> None:
 
 
 def check_overlap(op: OpOverload, params: Sequence[object], written: Sequence[int]) -> None:
-    """Refuse a write into memory that another argument reads in part (T41)."""
+    """Refuse a write to memory that another argument reads in part (T41); lists go by member."""
     for i in written:
-        target = params[i]
-        if not isinstance(target, Tensor):
-            continue
-        for j, other in enumerate(params):
-            if j != i and isinstance(other, Tensor) and other._storage is target._storage:
-                _check_pair(op, target, other)
+        listed = params[i].__class__ is tuple
+        for j, other in enumerate(params if not listed or len(written) == 1 else ()):
+            reads = _members(other) if listed and other.__class__ is tuple else repeat(other)
+            for target, read in zip(_members(params[i]), reads) if j != i else ():
+                if isinstance(target, Tensor) and isinstance(read, Tensor):
+                    if read._storage is target._storage:
+                        _check_pair(op, target, read)
 
 
 def _check_pair(op: OpOverload, target: Tensor, other: Tensor) -> None:

@@ -129,7 +129,7 @@ def elu_backward_by_input(
     x, slope = self_or_result, grad * grad_output * input_scale
     if not is_result:
         slope = slope * (x * input_scale).exp() * (alpha * scale * input_scale)
-    return slope.masked_fill(x > 0, 0)
+    return slope.masked_fill(x >= 0, 0)
 
 
 elu_backward.derivative(

@@ -80,6 +80,10 @@ def _nll_metas(
         target.ndim <= 1,
         lambda: f"0D or 1D target tensor expected, multi-target not supported; got {target}",
     )
+    check_value(
+        self.ndim == 2 or target.ndim == 0 or target.shape[0] == 1,
+        lambda: f"For 1D input, 1D target must have size 1; got input {self}, target {target}",
+    )
     check(
         target.shape == self.shape[:1] if self.ndim == 2 else target.numel == 1,
         lambda: _mismatch(self, target),

@@ -95,13 +95,17 @@ def _positions(
     return positions.astype(kind)
 
 
+def _same(size: int, kind: type[np.floating]) -> Taps:
+    return Taps(np.arange(size)[None], np.ones((1, size), kind), is_choice=True)
+
+
 @cache
 def linear_taps(align: bool) -> Rule:
     """The two neighbours, weighted by distance; the border is extended."""
 
     def rule(size: int, out: int, scale: float | None, kind: type[np.floating]) -> Taps:
         if size == out:
-            return Taps(np.arange(size)[None], np.ones((1, size), kind), is_choice=True)
+            return _same(size, kind)
         at = np.maximum(_positions(size, out, scale, kind, align), 0)
         left = np.minimum(np.floor(at).astype(np.int64), size - 1)
         share = np.clip(at - left.astype(kind), 0, 1)
@@ -146,6 +150,8 @@ def smooth_taps(align: bool, kernel: str) -> Rule:
     reach, weights_at = _FILTERS[kernel]
 
     def rule(size: int, out: int, scale: float | None, kind: type[np.floating]) -> Taps:
+        if size == out:  # kept, whatever scale is given, as in PyTorch
+            return _same(size, kind)
         step = _step(size, out, scale, kind, align)
         wide = max(step, kind(1))
         span, narrow = kind(reach) * wide, np.float64(kind(1) / wide)
