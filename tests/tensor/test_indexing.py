@@ -198,3 +198,13 @@ def test_writing_at_true_fills_the_whole():
 
 def test_a_number_under_a_mask_is_lifted_and_put():
     assert _seen(mq.ones(3, 3) > 0, 1.0) == ["lift_fresh.default", "index_put_.default"]
+
+
+def test_a_handler_in_a_list_of_indices_is_asked():
+    class Answers(mq.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func.__name__
+
+    t, i = mq.ones(3), mq.tensor(0).as_subclass(Answers)
+    assert (t[[i, 1]], t[i]) == ("__getitem__", "__getitem__")

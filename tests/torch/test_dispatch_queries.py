@@ -58,3 +58,17 @@ def test_what_stands_for_other_tensors_is_told() -> None:
 
     assert C._dispatch_isTensorSubclassLike(torch.ones(1).as_subclass(Sub))
     assert not C._dispatch_isTensorSubclassLike(torch.nn.Parameter(torch.ones(1)))
+
+
+def test_an_operator_is_called_by_its_handle() -> None:
+    handle = C._dispatch_find_schema_or_throw("aten::sin", "")
+    assert C._dispatch_call_boxed(handle, torch.zeros(2)).tolist() == [0, 0]
+
+
+def test_the_python_dispatcher_is_on_while_its_guard_lives() -> None:
+    key = torch._C.DispatchKey.PythonDispatcher
+    guard = C._EnablePythonDispatcher()
+    assert C._dispatch_tls_is_dispatch_key_included(key)
+    assert torch.add(torch.ones(1), 1).item() == 2
+    del guard
+    assert not C._dispatch_tls_is_dispatch_key_included(key)

@@ -116,11 +116,16 @@ _PLAIN = frozenset((int, float, bool, complex, slice, type(None), type(...), Ten
 
 
 def _asks(index: object) -> bool:
-    """Whether an index, or one of several, has a handler of its own."""
+    """Whether an index, one of several, or one in a list of indices has a handler of its own."""
     for item in index if index.__class__ is tuple else (index,):
-        if item.__class__ not in _PLAIN and overrides_torch_function(item.__class__):
-            return is_overridden((item,), {})
+        several = item.__class__ is list and len(item) < _INDICES
+        for member in item if several else (item,):
+            if member.__class__ not in _PLAIN and overrides_torch_function(member.__class__):
+                return is_overridden((member,), {})
     return False
+
+
+_INDICES = 32  # a longer list is one of numbers, which is read as an array
 
 
 def _write(target: Tensor, value: Tensor) -> None:

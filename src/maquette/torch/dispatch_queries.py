@@ -7,10 +7,11 @@ for `_dispatch_has_kernel`, which asks just that.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from maquette.dispatch import keysets as K
 from maquette.dispatch.keysets import DispatchKey, DispatchKeySet
-from maquette.dispatch.operator import FALLBACKS, OpOverload
+from maquette.dispatch.operator import FALLBACKS, OperatorHandle, OpOverload
 from maquette.dispatch.registry import all_overloads, find_packet
 from maquette.dispatch.schemas.schema import FunctionSchema
 from maquette.library.library import Library
@@ -35,6 +36,11 @@ def _dispatch_has_kernel(name: str) -> bool:
         return bool(_operator(name))
     except RuntimeError:
         return False
+
+
+def _dispatch_call_boxed(handle: OperatorHandle, *args: Any, **kwargs: Any) -> object:
+    """Call the operator that `_dispatch_find_schema_or_throw` found."""
+    return handle._op(*args, **kwargs)
 
 
 def _jit_get_schemas_for_operator(name: str) -> list[FunctionSchema]:

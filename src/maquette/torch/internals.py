@@ -20,6 +20,7 @@ from maquette.core.errors import check
 from maquette.dispatch.abstract import disabled_torch_dispatch, disabled_torch_function
 from maquette.dispatch.guards import AutoDispatchBelowAutograd
 from maquette.dispatch.keysets import DispatchKeySet
+from maquette.dispatch.overrides import enable_python_dispatcher
 from maquette.dispatch.packet import find_packet
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import (
@@ -63,6 +64,19 @@ class _AutoDispatchBelowAutograd:
 
     def __del__(self) -> None:
         self.__exit__()
+
+
+class _EnablePythonDispatcher:
+    """`enable_python_dispatcher` from when it is made until it is let go."""
+
+    __slots__ = ("_block",)
+
+    def __init__(self) -> None:
+        self._block = enable_python_dispatcher()
+        self._block.__enter__()
+
+    def __del__(self) -> None:
+        self._block.__exit__(None, None, None)
 
 
 # --- memory ----------------------------------------------------------------------------------
@@ -329,6 +343,7 @@ __all__ = [
     "_is_torch_function_mode_enabled",
     "_AutoDispatchBelowAutograd",
     "_DisableFuncTorch",
+    "_EnablePythonDispatcher",
     "_WeakTensorRef",
     "_current_autograd_node",
     "_disabled_torch_dispatch_impl",
