@@ -335,7 +335,7 @@ def spdiags(
             f"Only output layouts (Sparse, SparseCsc, SparseCsr) are supported, got {layout}"
         )
     rows = diagonals if diagonals.ndim == 2 else diagonals.unsqueeze(0)
-    places = offsets.reshape((-1,))
+    places = offsets if offsets.ndim == 1 else offsets.reshape((-1,))
     if rows.size(0) != places.numel():
         raise RuntimeError(
             f"Number of diagonals ({rows.size(0)}) does not match the number of offsets "

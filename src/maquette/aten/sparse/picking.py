@@ -134,11 +134,13 @@ def diagonal_places_kernel(
 
     columns: how many elements a diagonal has, those outside of the matrix included.
     """
-    width = min(columns, int(size[1]))
-    every = np.arange(width) - offsets[:, None]
-    there = np.flatnonzero((every >= 0) & (every < size[0]))
-    number = there // max(width, 1)
-    indices = np.empty((2, there.size), np.int64)
-    np.take(every, there, out=indices[0])
-    np.subtract(there, number * width, out=indices[1])
-    return indices, indices[1] + number * columns
+    begin = np.maximum(offsets, 0)
+    counts = np.maximum(np.minimum(offsets + size[0], min(columns, int(size[1]))) - begin, 0)
+    total = int(counts.sum())
+    indices, source = np.empty((2, total), np.int64), np.arange(total)
+    # What goes before a diagonal leads from the elements' numbers to their columns.
+    np.subtract(source, np.repeat(np.cumsum(counts) - counts - begin, counts), out=indices[1])
+    np.subtract(indices[1], np.repeat(offsets, counts), out=indices[0])
+    source = np.repeat(np.arange(offsets.size) * columns, counts)
+    source += indices[1]
+    return indices, source

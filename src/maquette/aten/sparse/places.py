@@ -54,9 +54,14 @@ def checked_within(row: Array, extent: int) -> None:
 def checked_compressed(compressed: Array, plain: Array, minors: int) -> None:
     """RuntimeError unless these are the indices of a compressed matrix, sorted or not."""
     checked_within(plain, minors)
+    checked_offsets(compressed, plain.size)
+
+
+def checked_offsets(compressed: Array, count: int) -> None:
+    """RuntimeError unless offsets divide this many elements among rows."""
     check_data(
         compressed[0] == 0
-        and compressed[-1] == plain.size
+        and compressed[-1] == count
         and bool((compressed[1:] >= compressed[:-1]).all()),
         lambda: "crow_indices must not decrease, and run from 0 to the number of elements",
     )

@@ -18,7 +18,13 @@ from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.large_arrays import added_at
 from maquette.aten.sparse.merging import positions
-from maquette.aten.sparse.places import Sizes, checked_compressed, flat_index, sorted_order
+from maquette.aten.sparse.places import (
+    Sizes,
+    checked_offsets,
+    checked_within,
+    flat_index,
+    sorted_order,
+)
 from maquette.core.dtype import int64
 from maquette.core.errors import check_data
 from maquette.library.page import define
@@ -195,13 +201,14 @@ def compressed_sums_kernel(
     minors_too: bool,
 ) -> tuple[Array, Array, Array]:
     """Sums of what is stored: a row that stores nothing has none."""
-    checked_compressed(compressed, plain, minors)
+    checked_offsets(compressed, plain.size)
     x, kind = wide(values), compressed.dtype
     if majors_too and minors_too:
         count = min(plain.size, 1)
         total = x.sum(keepdims=True, dtype=x.dtype)[:count]
         return np.array([0, count], kind), np.zeros(count, kind), total.astype(values.dtype)
     if majors_too:
+        checked_within(plain, minors)
         there = np.flatnonzero(np.bincount(plain, minlength=minors))
         sums = summed_at(plain, minors, values)[there]
         return np.array([0, there.size], kind), there.astype(kind, copy=False), sums
