@@ -101,7 +101,7 @@ s.coo - s.other
 s.coo * s.{coo other dense}
 s.csr * s.{csr other_csr dense}
 s.{coo csr} * 2.5
-s.{coo csr} / 2.5
+s.coo / 2.5
 s.{coo csr}.{neg sin abs sqrt relu}()
 s.coo ** 2
 T.sparse.sum(s.coo)

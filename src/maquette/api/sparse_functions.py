@@ -213,6 +213,8 @@ def _of_layout(kind: Layout) -> Callable[..., Tensor]:
         return sparse_compressed_tensor(compressed, plain, values, size, layout=kind, **options)
 
     def named(*args: Any, **kwargs: Any) -> Tensor:
+        if not kwargs:
+            return make(*args)
         names = ("crow_indices", "col_indices", "ccol_indices", "row_indices")
         parts = [kwargs.pop(name) for name in names if name in kwargs]
         return make(*args, *parts, **kwargs)
