@@ -246,6 +246,7 @@ def become_maquette() -> None:
     importlib.import_module("maquette.torch").install()
     at = sys.meta_path.index(installing._OUTSIDE)
     sys.meta_path[at] = MaquetteFinder(installing._OUTSIDE)
+    installing._PROCESSES.is_installed = lambda: True  # by the finder that takes its place
     sys.meta_path.insert(at, WheelFinder(wheel))
     sys.meta_path.insert(at + 2, AbsentFinder("torch", "functorch", *OUTSIDE))
     _be_lenient_to_helpers()
