@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 import maquette as mq
@@ -375,3 +376,8 @@ def test_ranking_losses():
     assert nn.CosineEmbeddingLoss()(x, x, y).item() == pytest.approx(0.0)
     assert nn.TripletMarginLoss()(x, x, x).item() == pytest.approx(1.0)
     assert close(nn.CosineSimilarity()(x, x), mq.ones(2))
+
+
+def test_sizes_of_layers_are_numpys_numbers_too() -> None:
+    assert nn.LayerNorm(np.int64(3))(mq.ones(2, 3)).shape == (2, 3)
+    assert nn.MaxPool2d(np.int64(2))(mq.ones(1, 4, 4)).shape == (1, 2, 2)

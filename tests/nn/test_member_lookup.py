@@ -142,3 +142,16 @@ def test_a_module_is_a_plain_attribute_if_modules_setattr_is_passed_by():
     assert [name for name, _ in module.named_children()] == ["0"]
     super(nn.Module, module).__delattr__("activation")
     assert not hasattr(module, "activation")
+
+
+class Shadowing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parameters = nn.ParameterList([nn.Parameter(mq.ones(2))])
+
+
+def test_a_child_with_the_name_of_a_method_leaves_the_method():
+    module = Shadowing()
+    assert [len(p) for p in module.parameters()] == [2]
+    assert [name for name, _ in module.named_parameters()] == ["parameters.0"]
+    assert list(dict(module.named_children())) == ["parameters"]

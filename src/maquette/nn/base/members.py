@@ -134,6 +134,21 @@ def _ask_for_members(self: object, name: str) -> Any:
     return read_attribute(self, name)
 
 
+def _class_before_child(self: object, name: str) -> Any:
+    """The ``__getattribute__`` of classes that have an attribute of a child's name, and keep it.
+
+    PyTorch looks for children last: after ``self.parameters = ParameterList(...)`` the method is
+    what ``self.parameters`` finds, and the list is a child all the same.
+    """
+    if name in object.__getattribute__(self, "_mq_attributes").get(MODULES, ()):
+        for cls in type(self).__mro__:
+            if name in vars(cls):
+                found = vars(cls)[name]
+                bind = getattr(type(found), "__get__", None)
+                return found if bind is None else bind(found, self, type(self))
+    return read_attribute(self, name)
+
+
 def _codes(cls: type) -> Iterator[CodeType]:
     """The code of the functions of a class, and of the functions in these."""
     left = [m.__code__ for m in vars(cls).values() if isinstance(m, FunctionType)]
@@ -228,6 +243,12 @@ class Members(Attributes):
         for kind in _KINDS:
             self._mq_attributes[kind].pop(name, None)
         self._mq_attributes.pop(name, None)
+
+    def _mq_keep_class_attributes(self) -> None:
+        """Let what the class has of a child's name stay what the name finds."""
+        cls = type(self)
+        if cls.__getattribute__ in (object.__getattribute__, read_attribute):
+            cls.__getattribute__ = _class_before_child  # type: ignore[method-assign]
 
     def _mq_refuse_kind(self, name: str, value: object, *kinds: str) -> None:
         for kind in kinds:

@@ -45,6 +45,8 @@ class Module(Pickling, Conversion):
             if registration_hooks["module"]:
                 value = registered("module", self, name, value)
             store_member(attributes, MODULES, name, value)
+            if hasattr(type(self), name):
+                self._mq_keep_class_attributes()
         elif isinstance(value, Buffer):
             self._mq_check_initialized("buffer")
             self._mq_refuse_kind(name, value, PARAMETERS, MODULES)

@@ -1,6 +1,6 @@
 """What layer constructors share: parameters to be filled, sizes per dimension, printed forms."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from maquette.api import functions as mq
@@ -31,8 +31,8 @@ def add_parameter(
 
 
 def repeated(value: Sizes, count: int) -> tuple[int, ...]:
-    """`count` sizes: one number for all, or a sequence as it is."""
-    return (value,) * count if isinstance(value, int) else tuple(value)
+    """`count` sizes: one number for all, NumPy's too, or a sequence as it is."""
+    return tuple(value) if isinstance(value, Iterable) else (value,) * count
 
 
 def described(module: Module, *names: str) -> str:
