@@ -344,3 +344,10 @@ def test_pools_and_queues_of_processes_are_pythons() -> None:
 
     assert pool.Pool is Pool
     assert vars(queue).keys() >= {"Queue", "SimpleQueue"}
+
+
+def test_the_loaders_type_variables_can_be_imported() -> None:
+    from maquette.torch.utils.data.dataloader import _collate_fn_t, _T_co
+
+    assert _T_co.__covariant__
+    assert _collate_fn_t is not None

@@ -18,8 +18,9 @@ from maquette.torch.utils.data.loader import WorkersBatches as _MultiProcessingD
 from maquette.torch.utils.data.workers import ExceptionWrapper
 
 _SingleProcessDataLoaderIter = _BaseDataLoaderIter
-T = TypeVar("T")
-_collate_fn_t = Callable[[list[T]], Any]
+_T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
+_collate_fn_t = Callable[[list[_T]], Any]
 _worker_init_fn_t = Callable[[int], None]
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "_InfiniteConstantSampler",
     "_MultiProcessingDataLoaderIter",
     "_SingleProcessDataLoaderIter",
+    "_T_co",
     "_collate_fn_t",
     "_worker_init_fn_t",
     "default_collate",
