@@ -72,3 +72,8 @@ def test_the_python_dispatcher_is_on_while_its_guard_lives() -> None:
     assert torch.add(torch.ones(1), 1).item() == 2
     del guard
     assert not C._dispatch_tls_is_dispatch_key_included(key)
+
+
+def test_a_stream_has_the_numbers_that_it_is_made_of() -> None:
+    stream = torch.Stream(stream_id=3, device_index=1, device_type=2)
+    assert (stream.stream_id, stream.device_index, stream.device_type) == (3, 1, 2)

@@ -14,15 +14,28 @@ from typing import NoReturn
 from maquette.core.device import device as Device
 
 
+_CUDA = 1  # PyTorch's number of the kind of device
+
+
 class Stream:
     """A queue of work; all work of it is done."""
 
     def __init__(
-        self, device: Device | str | int | None = None, priority: int = 0, **options: object
+        self,
+        device: Device | str | int | None = None,
+        priority: int = 0,
+        *,
+        stream_id: int = 0,
+        device_index: int | None = None,
+        device_type: int = _CUDA,
+        **options: object,
     ) -> None:
+        """stream_id, device_index, device_type: PyTorch's numbers of an existing stream."""
         self.device = Device("cuda") if device is None else Device(device)
         self.priority = priority
-        self.stream_id = 0
+        self.stream_id = stream_id
+        self.device_index = (self.device.index or 0) if device_index is None else device_index
+        self.device_type = device_type
 
     def synchronize(self) -> None:
         """Nothing: all work is done."""
