@@ -13,7 +13,6 @@ from typing import NoReturn
 
 from maquette.core.device import device as Device
 
-
 _CUDA = 1  # PyTorch's number of the kind of device
 
 
