@@ -133,6 +133,9 @@ APART: dict[tuple[str, str], str] = {
     ("aten::pinverse", "derivative."): "a constant rank is meant; rcond may cut one off",
     ("aten::renorm", "derivative."): "PyTorch's gradient is NaN where the norm overflows",
     ("aten::soft_margin_loss", "decomposition."): "its kernel's exp is float16's, as in PyTorch",
+    ("aten::elu_backward", "decomposition."): "as PyTorch's it takes NaN for a positive number",
+    ("aten::svd", "derivative."): "what is left of U depends on the phase of its vectors",
+    ("aten::upsample_linear1d", "decomposition."): "PyTorch's copies a kept size, it multiplies",
     ("aten::std_mean", "decomposition."): "squares of large numbers pass the range of float32",
 }
 

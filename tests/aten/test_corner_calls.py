@@ -177,3 +177,12 @@ def test_elu_does_not_bend_at_zero() -> None:
 def test_one_vector_of_scores_has_one_target() -> None:
     with pytest.raises(ValueError, match="1D target must have size 1"):
         F.nll_loss(torch.ones(3), torch.tensor([0, 1]))
+
+
+@pytest.mark.parametrize("spaced", ["linspace", "logspace"])
+def test_integers_between_bounds_of_a_batch_are_those_of_a_loop(spaced: str) -> None:
+    make = getattr(torch, spaced)
+    ends = torch.tensor([4.7, 5.2, 7.9])
+    looped = torch.stack([make(2.5, end, 4, dtype=torch.int64) for end in ends])
+    batched = torch.vmap(lambda end: make(2.5, end, 4, dtype=torch.int64))(ends)
+    assert torch.equal(batched, looped)

@@ -324,19 +324,26 @@ def _spaced_family(name: str, values: Values, extra: str) -> OperatorPage:
 
 
 def linspace_batching(start: Any, end: Any, steps: int, *options: Any) -> Any:
-    return _typed(_between(start, end, steps), options)
+    return _typed(_between(start, end, steps, options[0]), options)
 
 
 def logspace_batching(start: Any, end: Any, steps: int, base: float, *options: Any) -> Any:
-    return _typed(aten.pow.Scalar(base, _between(start, end, steps)), options)
+    return _typed(aten.pow.Scalar(base, _between(start, end, steps, options[0])), options)
 
 
 _batching = {"linspace": linspace_batching, "logspace": logspace_batching}
 
 
-def _between(start: Any, end: Any, steps: int) -> Any:
-    """The values between bounds that may differ over a batch."""
+def _between(start: Any, end: Any, steps: int, kind: DType | None) -> Any:
+    """The values between bounds that may differ over a batch; between whole ones for integers."""
     like = start if isinstance(start, Tensor) else end
+    if kind is not None and kind.category == 1:
+        first, last = (
+            v.double().trunc().unsqueeze(-1) if isinstance(v, Tensor) else int(v)
+            for v in (start, end)
+        )
+        index = aten.arange(steps, dtype=float64, device=like.device)
+        return first + index * (last - first) / max(steps - 1, 1)
     part = aten.linspace(0, 1, steps, dtype=float64, device=like.device)
     first, last = (v.unsqueeze(-1) if isinstance(v, Tensor) else v for v in (start, end))
     return first * (1 - part) + last * part
