@@ -171,8 +171,6 @@ class MaskedTensor(Tensor):
             dtype=data.dtype,
             layout=data.layout,
             requires_grad=requires_grad,
-            dispatch_sizes_strides_policy="strides",
-            dispatch_layout=True,
         )
         return wrapper
 
