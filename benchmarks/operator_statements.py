@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from image_statements import IMAGE_SETUP, IMAGES
 from layer_statements import LAYERS, MATRICES
+from small_statements import DRAWS, PAGES, SMALL, SMALL_MATRICES, SMALL_SETUP, WHOLE_DRAWS
 from sparse_statements import SPARSE, SPARSE_SETUP
 
 SETUP = """
@@ -87,7 +88,7 @@ def _step(name, **options):
         _made[key] = getattr(T.optim, name)(parameters, lr=1e-3, **options)
     _made[key].step()
 """
-SETUP += SPARSE_SETUP + IMAGE_SETUP
+SETUP += SPARSE_SETUP + IMAGE_SETUP + SMALL_SETUP
 
 FLOATS = """
 T.{abs neg sign sgn signbit floor ceil round trunc frac exp exp2 expm1 sin cos tan atan sinh cosh
@@ -431,13 +432,35 @@ _step({'Adam' 'SGD'}, foreach=False)
 """
 
 BY_DTYPE = {
-    "float32": (FLOATS, LAYERS, IMAGES, MATRICES, MOVED, ORDERED, SPARSE),
-    "float64": (FLOATS, LAYERS, IMAGES, MATRICES, MOVED, ORDERED, SPARSE),
-    "int64": (INTEGERS, MOVED, ORDERED),
+    "float32": (
+        FLOATS,
+        LAYERS,
+        IMAGES,
+        MATRICES,
+        MOVED,
+        ORDERED,
+        SPARSE,
+        SMALL,
+        DRAWS,
+        PAGES,
+        SMALL_MATRICES,
+    ),
+    "float64": (
+        FLOATS,
+        LAYERS,
+        IMAGES,
+        MATRICES,
+        MOVED,
+        ORDERED,
+        SPARSE,
+        SMALL,
+        SMALL_MATRICES,
+    ),
+    "int64": (INTEGERS, MOVED, ORDERED, WHOLE_DRAWS),
     "int32": (INTEGERS, MOVED, ORDERED),
     "uint8": (INTEGERS, MOVED, ORDERED),
     "bool": (BOOLS, MOVED, ORDERED),
     "complex64": (COMPLEX, MOVED),
-    "float16": (HALVES, MOVED, ORDERED),
-    "bfloat16": (HALVES, MOVED, ORDERED),
+    "float16": (HALVES, MOVED, ORDERED, SMALL, PAGES),
+    "bfloat16": (HALVES, MOVED, ORDERED, SMALL, PAGES),
 }

@@ -30,7 +30,7 @@ from maquette.tensor.generator import stream_of
 from maquette.tensor.tensor import Tensor
 
 _SEEDED = [Tag.nondeterministic_seeded]
-_SMALL_LOOP = 1 << 10  # elements from which a loop is called; the plain path takes 4 us for each
+_SMALL_LOOP = 1 << 7  # elements from which a loop is called; the plain path takes 4 us for each
 _STEP = 1e-3  # relative; the differences are of fourth order
 _LARGE_SHAPE = 100.0  # from which the series has hundreds of terms
 _ROUND = 8  # terms between two looks at what is left

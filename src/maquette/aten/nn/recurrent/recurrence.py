@@ -452,6 +452,10 @@ def _cell(name: str, cell: Cell, gates: int, state: str, result: str) -> Operato
     ) -> Tensor | State:
         start = _start(name, hx)
         _check_cell(input, start, w_ih, w_hh, gates)
+        # Other cells are as fast by their operators, which are fewer or whose state is two.
+        if cell is _gru_step and unwatched((input, *start, w_ih, w_hh, b_ih, b_hh)):
+            inputs, weights = aten.linear(input, w_ih, b_ih), Weights(w_ih, w_hh, b_ih, b_hh)
+            return _at_once(cell, inputs, start, weights, False, input.meta.shape[:1])[0]
         found = cell(lambda: aten.linear(input, w_ih, b_ih), start, Weights(w_ih, w_hh, b_ih, b_hh))
         return found[0] if len(found) == 1 else found
 
