@@ -85,3 +85,14 @@ def test_runs_of_repeats_are_the_plain_ones(kind: mq.dtype, plainly: Plainly) ->
     found, expected = x.unique_consecutive().double(), plainly(x.unique_consecutive)
     assert isinstance(expected, Tensor)
     np.testing.assert_array_equal(found.numpy(), expected.double().numpy())
+
+
+def test_which_of_equal_elements_come_first(plainly: Plainly) -> None:
+    x = torch.randint(-20, 20, (9, 300)).to(torch.bfloat16)
+    x[0, :3] = torch.nan
+
+    def run() -> object:
+        return [torch.topk(x, k, largest=k % 2 > 0)[1] for k in (1, 4, 30, 299)]
+
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_array_equal(found, expected)

@@ -165,6 +165,7 @@ from maquette.backends.loops.softmax import (
 )
 from maquette.backends.loops.sparse.merging import merged_lists
 from maquette.backends.loops.sparse.products import sampled_products
+from maquette.backends.loops.ties import bring_first
 from maquette.backends.loops.windows import (
     add_windows,
     line_maxima,
@@ -193,6 +194,7 @@ __all__ = [
     "log_gamma",
     "log_paths",
     "box_maxima",
+    "bring_first",
     "box_means",
     "box_shares",
     "fmod",
