@@ -1,4 +1,4 @@
-"""For all tests: a slow machine is no failure, and no block leaves its thread's state changed."""
+"""For all tests: slow machines are no failure, draws are alike, threads are left as they were."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from maquette.dispatch.tls import DispatchState, node_observers, tls
+from maquette.tensor.generator import manual_seed
 from maquette.tensor.storage import OBSERVERS
 
 settings.register_profile("maquette", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -17,6 +18,12 @@ def _state() -> dict[str, object]:
     del held["snapshot"]  # of the last mode that ran; it says nothing while none runs
     seen = {name: list(of) if isinstance(of, list) else of for name, of in held.items()}
     return {**seen, "memory": list(OBSERVERS), "nodes": list(node_observers)}
+
+
+@pytest.fixture(autouse=True)
+def draws_are_the_same_each_time() -> None:
+    """What a test draws depends neither on the run nor on the tests before it."""
+    manual_seed(0)
 
 
 @pytest.fixture(autouse=True)

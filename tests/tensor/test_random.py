@@ -1,7 +1,9 @@
 """Generators, and what the random operators refuse."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import subprocess
 
+import Callable
 import pytest
 
 import maquette as mq
@@ -83,3 +85,9 @@ def test_T54_what_cannot_be_drawn(draw: Callable[[], Tensor]) -> None:
 
 def test_T54_integers_are_int64() -> None:
     assert mq.randint(3, (2,)).dtype is mq.randperm(3).dtype is mq.int64
+
+
+def test_T53_a_process_that_sets_no_seed_draws_other_numbers_than_another():
+    program = "import maquette as mq; print(mq.initial_seed(), mq.rand(2).tolist())"
+    first, second = (subprocess.check_output([sys.executable, "-c", program]) for _ in range(2))
+    assert first != second

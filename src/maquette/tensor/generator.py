@@ -21,7 +21,7 @@ from maquette.tensor.mersenne import MersenneStream
 from maquette.tensor.tensor import Tensor, from_array
 
 _SEEDS = 2**64
-FIRST_SEED = 67280421310721  # PyTorch's, so that a fresh process says the same initial_seed()
+FIRST_SEED = 67280421310721  # PyTorch's, of a generator that is made
 
 
 _DEVICES = ("cpu", "cuda", "meta", "mps", "xpu", "mtia", "privateuseone")
@@ -123,6 +123,8 @@ def _restored(device: str, state: bytes) -> Generator:
 
 _defaults: dict[Device, Generator] = {cpu: Generator()}
 default_generator = _defaults[cpu]
+# A program that sets no seed draws other numbers each time it runs.
+default_generator.seed()
 
 
 def generator_of(device: Device) -> Generator:
