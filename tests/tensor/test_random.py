@@ -1,9 +1,9 @@
 """Generators, and what the random operators refuse."""
 
+import subprocess
 import sys
-from collections.abc import subprocess
+from collections.abc import Callable
 
-import Callable
 import pytest
 
 import maquette as mq
