@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from maquette.dispatch.tls import DispatchState, node_observers, tls
-from maquette.tensor.generator import manual_seed
 from maquette.tensor.storage import OBSERVERS
+from maquette.tensor.streams.generator import manual_seed
 
 settings.register_profile("maquette", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("maquette")

@@ -13,7 +13,7 @@ import maquette as mq
 from maquette.aten.random.distributions import normal
 from maquette.aten.random.random_factories import fork_rng
 from maquette.aten.random.random_fills import PART
-from maquette.tensor.generator import stream_of
+from maquette.tensor.streams.generator import stream_of
 
 
 def test_T53_the_same_seed_draws_the_same() -> None:

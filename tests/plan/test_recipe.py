@@ -11,7 +11,7 @@ from maquette import nn
 from maquette.fake import DataDependentOutputException
 from maquette.plan.assumptions import building
 from maquette.plan.plan import Plan, plan
-from maquette.tensor.generator import generator_of
+from maquette.tensor.streams.generator import generator_of
 
 
 class Two(nn.Module):

@@ -8,7 +8,7 @@ import pytest
 
 import maquette as mq
 from maquette import Tensor
-from maquette.tensor.generator import fork_rng
+from maquette.tensor.streams.generator import fork_rng
 
 
 def test_T53_the_same_seed_gives_equal_draws() -> None:

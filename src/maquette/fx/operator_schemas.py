@@ -23,7 +23,7 @@ from maquette.dispatch.schemas.schema import FunctionSchema
 from maquette.dispatch.schemas.types import SchemaType
 from maquette.fx.compatibility import compatibility
 from maquette.fx.node import NORMALIZE, Argument, Node, Target
-from maquette.tensor.generator import Generator
+from maquette.tensor.streams.generator import Generator
 from maquette.tensor.tensor import Tensor
 
 

@@ -24,7 +24,7 @@ from maquette.core.device import device
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.modes import TorchDispatchMode
 from maquette.higher_order.common import FunctionalHop
-from maquette.tensor.generator import fork_rng, generator_of
+from maquette.tensor.streams.generator import fork_rng, generator_of
 from maquette.tensor.tensor import Tensor
 from maquette.transforms import autocast as regions
 from maquette.transforms.rules import operators

@@ -8,7 +8,7 @@ from typing import Any
 
 from maquette.core.device import device
 from maquette.higher_order.common import Function, FunctionalHop, record
-from maquette.tensor.generator import generator_of
+from maquette.tensor.streams.generator import generator_of
 from maquette.tensor.tensor import Tensor
 
 

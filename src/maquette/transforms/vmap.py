@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from maquette.core import pytree
 from maquette.core.pytree import TreeSpec, tree_flatten, tree_unflatten
-from maquette.tensor.generator import default_generator
+from maquette.tensor.streams.generator import default_generator
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.batch import VmapInterpreter
 from maquette.transforms.explaining import function_name, note_place

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from maquette.aten.random.fused import Double, Single, fused_double, fused_single
-from maquette.tensor.mersenne import MersenneStream
+from maquette.tensor.streams.mersenne import MersenneStream
 
 _f = np.float32
 BLOCK = 16

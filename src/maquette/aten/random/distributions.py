@@ -28,7 +28,7 @@ from maquette.core.layout import contiguous_format, preserve_format
 from maquette.core.layout import memory_format as MemoryFormat
 from maquette.core.strides import format_strides
 from maquette.tensor.backend import backend_for
-from maquette.tensor.mersenne import MersenneStream
+from maquette.tensor.streams.mersenne import MersenneStream
 
 Ints = tuple[int, ...]
 # From this many values on, a word of 32 bits would favour some visibly: PyTorch takes 64.

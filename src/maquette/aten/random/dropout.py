@@ -24,7 +24,7 @@ from maquette.core.meta import TensorMeta
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define, describe
-from maquette.tensor.generator import stream_of
+from maquette.tensor.streams.generator import stream_of
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.rules import BROADCASTS
 

@@ -26,7 +26,7 @@ from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
 from maquette.tensor.backend import backend_for
-from maquette.tensor.generator import stream_of
+from maquette.tensor.streams.generator import stream_of
 from maquette.tensor.tensor import Tensor
 
 _SEEDED = [Tag.nondeterministic_seeded]

@@ -19,7 +19,7 @@ from maquette.core.errors import check, check_data, check_not_implemented, check
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Variant, define
-from maquette.tensor.generator import stream_of
+from maquette.tensor.streams.generator import stream_of
 from maquette.transforms.rules import BROADCASTS
 
 _SEEDED = [Tag.nondeterministic_seeded]

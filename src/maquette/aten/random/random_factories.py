@@ -40,7 +40,7 @@ from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define, describe
 from maquette.library.variants import check_writable
-from maquette.tensor.generator import (
+from maquette.tensor.streams.generator import (
     Generator,
     default_generator,
     fork_rng,

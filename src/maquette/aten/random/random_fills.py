@@ -36,8 +36,8 @@ from maquette.core.warned import warn
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.library.variants import check_writable
-from maquette.tensor.generator import stream_of
-from maquette.tensor.mersenne import MersenneStream
+from maquette.tensor.streams.generator import stream_of
+from maquette.tensor.streams.mersenne import MersenneStream
 
 GENERATOR = "Generator? generator=None"
 PART = 1 << 15  # numbers that are drawn at once

@@ -17,7 +17,7 @@ import numpy as np
 
 from maquette.aten.common.axes import Array
 from maquette.tensor.backend import backend_for
-from maquette.tensor.mersenne import MersenneStream, SerialDraws
+from maquette.tensor.streams.mersenne import MersenneStream, SerialDraws
 
 Numbers = list[float]  # or an array: the loops only read and write elements
 

@@ -46,8 +46,8 @@ from maquette.dispatch.tags import Tag
 from maquette.library.page import define, describe
 from maquette.library.variants import check_writable
 from maquette.tensor.backend import backend_for
-from maquette.tensor.generator import stream_of
-from maquette.tensor.mersenne import MersenneStream
+from maquette.tensor.streams.generator import stream_of
+from maquette.tensor.streams.mersenne import MersenneStream
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.pointwise import VmapInfo
 from maquette.transforms.randomness import check_randomness, refuse_same

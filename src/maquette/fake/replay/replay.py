@@ -29,8 +29,8 @@ from maquette.fake.replay.pattern import Pattern, pattern_of
 from maquette.fake.replay.results import slots, stripped
 from maquette.fake.replay.tape import Witness
 from maquette.fake.replay.values import PLAIN, Reader, Unreadable
-from maquette.tensor.generator import default_generator
 from maquette.tensor.storage import is_observed, observers_paused
+from maquette.tensor.streams.generator import default_generator
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.autocast import state as autocast
 

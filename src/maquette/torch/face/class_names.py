@@ -24,9 +24,9 @@ from maquette.dispatch.modes import TorchDispatchMode
 from maquette.dispatch.torch_function import TorchFunctionMode
 from maquette.fake.mode import FakeTensorMode
 from maquette.fake.tensor import FakeTensor
-from maquette.tensor.generator import Generator
 from maquette.tensor.parameter import Buffer, Parameter
 from maquette.tensor.storage import UntypedStorage
+from maquette.tensor.streams.generator import Generator
 from maquette.tensor.tensor import Tensor
 from maquette.tensor.typed_storage import TypedStorage
 from maquette.torch.face.files import torch_file

@@ -21,7 +21,7 @@ from maquette.core.promotion import Number
 from maquette.dispatch.tags import Tag
 from maquette.library.advice import check_advised
 from maquette.library.page import define
-from maquette.tensor.generator import Generator, stream_of
+from maquette.tensor.streams.generator import Generator, stream_of
 from maquette.tensor.tensor import Tensor
 
 SEEDED = Tag.nondeterministic_seeded

@@ -1,8 +1,8 @@
 """Words of MT19937 and what a stream makes of them, compiled: uniform, normal and whole numbers.
 
 Matsumoto and Nishimura's engine (1998), on the words of a stream's own: 624 and the place of the
-next one. The plain path is `tensor/mersenne.py` and `random/distributions.py`: the same steps, and
-the C library's functions where those call Python's.
+next one. The plain path is `tensor/streams/mersenne.py` and `random/distributions.py`: the same
+steps, and the C library's functions where those call Python's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from maquette.backends.loops.compiler import compiled, fma, inlined
-from maquette.tensor.mersenne import N_WORDS, Doubles, EngineWords, Floats
+from maquette.tensor.streams.mersenne import N_WORDS, Doubles, EngineWords, Floats
 
 _AHEAD = 397  # words
 _U = np.uint64  # what Numba computes with, as it widens narrower ones

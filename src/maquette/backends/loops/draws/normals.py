@@ -15,7 +15,7 @@ import numpy.typing as npt
 from maquette.aten.random.box_muller import BLOCK, COS, LOG, QUARTERS, SIN
 from maquette.backends.loops.compiler import compiled, inlined
 from maquette.backends.loops.draws.engine import floats
-from maquette.tensor.mersenne import EngineWords
+from maquette.tensor.streams.mersenne import EngineWords
 
 Single = npt.NDArray[np.float32]
 _f = np.float32

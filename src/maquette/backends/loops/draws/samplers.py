@@ -15,7 +15,7 @@ import numpy.typing as npt
 from maquette.aten.random import rejection
 from maquette.backends.loops.compiler import compiled, instead_of, shared
 from maquette.backends.loops.draws import engine
-from maquette.tensor.mersenne import MersenneStream
+from maquette.tensor.streams.mersenne import MersenneStream
 
 Doubles = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from maquette.api import functions as mq
-from maquette.tensor.generator import Generator
+from maquette.tensor.streams.generator import Generator
 from maquette.torch.distributed.groups import get_rank, get_world_size
 from maquette.torch.utils.data.dataset import Sized
 from maquette.torch.utils.data.sampler import Sampler

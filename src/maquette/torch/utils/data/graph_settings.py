@@ -9,7 +9,7 @@ from typing import Any
 
 from maquette.api import functions as mq
 from maquette.core.dtype import int64
-from maquette.tensor.generator import Generator
+from maquette.tensor.streams.generator import Generator
 from maquette.torch.utils.data.datapipes.iter.sharding import (
     SHARDING_PRIORITIES,
     _ShardingIterDataPipe,

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from maquette.api import functions as mq
 from maquette.core.dtype import float64, int64
-from maquette.tensor.generator import Generator
+from maquette.tensor.streams.generator import Generator
 from maquette.tensor.tensor import Tensor
 
 _AT_ONCE = 32  # how many indices are drawn together with replacement: part of what a seed gives

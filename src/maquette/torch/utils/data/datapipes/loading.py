@@ -8,7 +8,7 @@ from typing import Any
 
 from maquette.api import functions as mq
 from maquette.core.dtype import int64
-from maquette.tensor.generator import Generator
+from maquette.tensor.streams.generator import Generator
 from maquette.torch.distributed.groups import get_rank, get_world_size, is_initialized
 from maquette.torch.utils.data.datapipes.datapipe import (
     IterDataPipe,

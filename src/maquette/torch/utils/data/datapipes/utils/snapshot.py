@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from maquette.tensor.generator import Generator
+from maquette.tensor.streams.generator import Generator
 from maquette.torch.utils.data.datapipes._hook_iterator import _SnapshotState
 from maquette.torch.utils.data.datapipes.datapipe import IterDataPipe
 from maquette.torch.utils.data.graph_settings import apply_random_seed

@@ -17,7 +17,7 @@ from maquette.core.device import canonical, cpu
 from maquette.core.device import device as Device
 from maquette.core.dtype import uint8
 from maquette.core.errors import check, check_value
-from maquette.tensor.mersenne import MersenneStream
+from maquette.tensor.streams.mersenne import MersenneStream
 from maquette.tensor.tensor import Tensor, from_array
 
 _SEEDS = 2**64

@@ -1,0 +1,1 @@
+"""Random numbers: the streams of seeds, and the generators that go along them."""
