@@ -163,7 +163,7 @@ def test_T60_inputs_of_grad_require_grad() -> None:
     "given, words",
     [
         (mq.zeros(2), r"\[3\].*\[2\]"),
-        (mq.zeros(3, dtype=mq.float64), r"float32.*float64"),
+        (mq.zeros(3, dtype=mq.float64), r"float64.*float32"),
         (mq.zeros(3, device="meta"), "meta"),
     ],
 )
