@@ -37,7 +37,7 @@ LEFT_OUT: dict[str, set[str]] = {
         "blas_workspace_size", "cublas_workspace_size", "cublaslt_workspace_size",
     },
     "torch.compiler": {"config"},
-    "torch.cuda": {"jiterator", "sparse", "tunable"},
+    "torch.cuda": {"sparse"},
     "torch.fft": {"Tensor"},  # listed by mistake
     "torch.mps": {"profiler"},
     "torch.serialization": {

@@ -1,5 +1,6 @@
 """Under `install` classes say that they are where PyTorch has them."""
 
+import copy
 import importlib
 import pickle
 import subprocess
@@ -39,6 +40,12 @@ def test_uninstalled_classes_say_where_they_are() -> None:
     torch.uninstall()
     assert torch.Tensor.__module__ == "maquette.tensor.tensor"
     assert torch.nn.Linear.__module__ == "maquette.nn.modules.linear"
+
+
+def test_copies_of_fakes_stay_in_their_mode_under_install(installed: ModuleType) -> None:
+    fake = importlib.import_module("torch._subclasses").FakeTensorMode().from_tensor(torch.ones(2))
+    assert type(fake).__module__ == "torch._subclasses.fake_tensor"
+    assert copy.deepcopy([fake, fake.view(-1)])[1].fake_mode is fake.fake_mode
 
 
 def test_a_programs_tracer_knows_layers_by_their_module(installed: ModuleType) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import copyreg
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -172,9 +171,9 @@ def shallow_copy(self: Tensor) -> Tensor:
 
 
 def _is_ours(kind: type) -> bool:
-    """Whether a class is maquette's own; under `install` they say torch, as others may."""
-    place = getattr(sys.modules.get(kind.__module__), "__name__", kind.__module__)
-    return place == "torch" or place.partition(".")[0] == "maquette"
+    """Whether a class is maquette's own, whatever it says under `install`."""
+    home: str = vars(kind).get("_mq_home", kind.__module__)
+    return home.partition(".")[0] == "maquette"
 
 
 def slots_of(t: Tensor) -> dict[str, object]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from operator import methodcaller
 from types import ModuleType
+from typing import Any
 
 from maquette.autograd.custom import FunctionCtx
 from maquette.autograd.function import Function
@@ -49,7 +50,7 @@ _HOMES: dict[type, str] = {
 }
 # Where programs meet classes. All of maquette's would cost 3 ms of a program's first step.
 _MET = ("amp", "distributions", "fx", "nn", "optim", "profiler", "utils.benchmark", "utils.data")
-_own: dict[type, str] = {}
+_named: set[type] = set()
 
 
 def name_types() -> None:
@@ -94,13 +95,17 @@ def _name_classes(module: ModuleType) -> None:
             _name(value, torch_file(own, name))
 
 
-def _name(kind: type, home: str) -> None:
-    _own.setdefault(kind, kind.__module__)
+def _name(kind: Any, home: str) -> None:
+    if kind not in _named:
+        _named.add(kind)
+        kind._mq_home = kind.__module__  # by which lower layers know their own classes
     kind.__module__ = home
 
 
 def restore() -> None:
     """Let all classes say again where they are."""
-    for kind, home in _own.items():
-        kind.__module__ = home
-    _own.clear()
+    kind: Any
+    for kind in _named:
+        kind.__module__ = kind._mq_home
+        del kind._mq_home
+    _named.clear()
