@@ -206,6 +206,21 @@ def test_D88_a_stale_overload_that_was_called_before_says_so_too(ns, x):
             call((x,), {}) if call == op.call_slow else call(x)
 
 
+def test_D88_an_overload_that_goes_while_it_is_chosen_says_so(ns, x, monkeypatch):
+    lib = Library(ns, "FRAGMENT")
+    lib.define("goes(Tensor x) -> Tensor")
+    packet, match = getattr(mq.ops, ns).goes, OpOverloadPacket._match
+
+    def matched_then_gone(self, args, kwargs):
+        found = match(self, args, kwargs)
+        lib._destroy()
+        return found
+
+    monkeypatch.setattr(OpOverloadPacket, "_match", matched_then_gone)
+    with pytest.raises(RuntimeError, match=f"{ns}.*goes"):
+        packet(x)
+
+
 def test_D140_remembered_choices_are_bounded(packet, x, monkeypatch):
     monkeypatch.setattr(remembered, "LIMIT", 64)
     for i in range(200):

@@ -105,6 +105,8 @@ class OpOverloadPacket:
         match = self._match(args, kwargs)
         chosen = match[0]
         overloads = self.op_overloads()  # with those that a search in vain has loaded
+        if chosen not in overloads:  # withdrawn by another thread meanwhile: its call says so
+            return match
         decided = decided_by_classes(overloads[: overloads.index(chosen)], args, kwargs)
         classes = classes_of(args, kwargs)
         remember(self.by_class, classes, chosen if decided else None, since)
