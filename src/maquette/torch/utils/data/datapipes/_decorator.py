@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
 
 from maquette.torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 
@@ -22,8 +22,27 @@ __all__ = [
     "runtime_validation_disabled",
 ]
 
-_deterministic = False
-_validated = True
+
+class _Switch:
+    """For a block, from its making on: what a class holds of all pipes is as in such blocks."""
+
+    _holds: ClassVar[bool]
+    _inside: ClassVar[bool]
+
+    def __init__(self) -> None:
+        kind = type(self)
+        self.prev, kind._holds = kind._holds, kind._inside
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        type(self)._holds = self.prev
 
 
 class functional_datapipe:  # PyTorch's name
@@ -51,24 +70,11 @@ def _decorated(cls: Any) -> object:
     return marked.cls if isinstance(marked, non_deterministic) else cls
 
 
-class guaranteed_datapipes_determinism:  # PyTorch's name
+class guaranteed_datapipes_determinism(_Switch):  # PyTorch's name
     """For a block: pipes that are marked `non_deterministic` cannot be made."""
 
-    def __init__(self) -> None:
-        global _deterministic
-        self.prev, _deterministic = _deterministic, True
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        global _deterministic
-        _deterministic = self.prev
+    _holds = False
+    _inside = True
 
 
 class non_deterministic:  # PyTorch's name
@@ -111,7 +117,7 @@ class non_deterministic:  # PyTorch's name
                 "deterministic_fn of `non_deterministic` decorator is required to return a "
                 f"boolean value, but {type(varies)} is found"
             )
-        if _deterministic and varies:
+        if guaranteed_datapipes_determinism._holds and varies:
             raise TypeError(
                 f"{self.cls.__name__} is non-deterministic with these inputs, but you set "
                 "'guaranteed_datapipes_determinism'. Leave that block where another order is "
@@ -147,24 +153,11 @@ def argument_validation(f: F) -> F:
     return checked  # type: ignore[return-value]  # of the same signature
 
 
-class runtime_validation_disabled:  # PyTorch's name
+class runtime_validation_disabled(_Switch):  # PyTorch's name
     """For a block: `runtime_validation` lets all samples pass."""
 
-    def __init__(self) -> None:
-        global _validated
-        self.prev, _validated = _validated, False
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        global _validated
-        _validated = self.prev
+    _holds = True
+    _inside = False
 
 
 def runtime_validation(f: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
@@ -181,7 +174,7 @@ def runtime_validation(f: Callable[..., Iterator[Any]]) -> Callable[..., Iterato
     def checked(self: Any) -> Iterator[Any]:
         declared = _declared(type(self))
         for sample in f(self):
-            if _validated and not isinstance(sample, declared):
+            if runtime_validation_disabled._holds and not isinstance(sample, declared):
                 raise RuntimeError(
                     f"Expected an instance as subtype of {declared}, but found {sample}"
                     f"({type(sample)})"
