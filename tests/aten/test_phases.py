@@ -64,3 +64,12 @@ def test_a_conjugated_output_is_resized(size: int) -> None:
         mq.add(mq.arange(3), 1j, out=out)
     assert out.is_conj()
     assert out.tolist() == [1j, 1 + 1j, 2 + 1j]
+
+
+@pytest.mark.parametrize("given", [A, A.real])
+def test_the_gradient_by_eigenvectors_is_hermitian(given: mq.Tensor) -> None:
+    x = leaf(given)
+    values, vectors = torch.linalg.eigh(x)
+    weights = mq.arange(9.0, dtype=mq.float64).reshape(3, 3)
+    (vectors.abs() * weights).sum().add(values.sum()).backward()
+    torch.testing.assert_close(x.grad, x.grad.mH)

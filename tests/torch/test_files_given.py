@@ -278,3 +278,23 @@ def test_slots_are_copied_of_classes_that_say_they_are_in_torch(
     given = torch.ones(2).as_subclass(kind)
     given.inner = "kept"
     assert copy.deepcopy(given).inner == "kept"
+
+
+@pytest.mark.parametrize(
+    "crafted",
+    [
+        b"\x96" + struct.pack("<q", 1 << 62),  # a bytearray of so many bytes, none of them there
+        *(name + b"\nJ\xff\xff\xff\x7f\x85R." for name in (
+            b"cbuiltins\nbytearray", b"cbuiltins\nbytes",
+            b"ctorch\nFloatStorage", b"ctorch\nTensor",
+        )),
+        b"K\x01" + b"2\x86" * 60 + b"Q.",  # pairs of pairs, whose text is as long as 2**60
+    ],
+)  # fmt: skip
+def test_a_few_bytes_take_neither_memory_nor_time(crafted: bytes, tmp_path: Path) -> None:
+    path = str(tmp_path / "crafted.pt")
+    with torch.serialization._open_zipfile_writer(path) as writer:
+        data = b"\x80\x05" + crafted
+        writer.write_record("data.pkl", data, len(data))
+    with pytest.raises((RuntimeError, pickle.UnpicklingError), match=r"crafted\.pt"):
+        torch.load(path)

@@ -486,7 +486,8 @@ def eigh_grad(grads: Grads, compute_v: bool, result0: Tensor, result1: Tensor) -
     if grads[1] is not None:
         turn = vectors.mH @ grads[1]
         _check_phases("linalg_eigh_backward", "eigenvectors", turn)
-        core = core + _off_diagonal(turn) / _gaps(values)
+        # Only Hermitian changes of A are known, so the gradient is Hermitian, too.
+        core = core + _off_diagonal(turn - turn.mH) / (2 * _gaps(values))
     return (vectors @ core @ vectors.mH,)
 
 

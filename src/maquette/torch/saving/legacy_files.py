@@ -29,6 +29,7 @@ from maquette.torch.saving.pickles import (
     encoded,
     kind_of,
     reference,
+    short_text,
     storage_class,
     unpickle,
 )
@@ -197,7 +198,8 @@ class _Storages:
             case ("storage", _, key, _, int(), *view) if str(key) in self.made:
                 made = self.made[str(key)]
             case _:
-                raise pickle.UnpicklingError(f"this file refers to something unknown: {pid!r}")
+                what = short_text(pid)
+                raise pickle.UnpicklingError(f"this file refers to something unknown: {what}")
         if view and view[0] is not None:
             return self._view(made, view[0])
         return made

@@ -11,6 +11,8 @@ import codecs
 import importlib
 import pickle
 import pickletools
+import reprlib
+import struct
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -406,6 +408,23 @@ class CarefulReader(pickle._Unpickler):
     def persistent_load(self, pid: object) -> object:
         return self._load_storage(reference(pid))
 
+    def load_reduce(self) -> None:
+        """REDUCE: call what stands below the arguments."""
+        stack: list[Any] = self.stack  # type: ignore[attr-defined]  # typeshed lacks it
+        _check_call(stack[-2], stack[-1])
+        super().load_reduce()  # type: ignore[misc]  # the pure Python class has it
+
+    def load_newobj(self) -> None:
+        """NEWOBJ: make an instance of the class below the arguments."""
+        stack: list[Any] = self.stack  # type: ignore[attr-defined]  # typeshed lacks it
+        _check_call(stack[-2], stack[-1])
+        super().load_newobj()  # type: ignore[misc]  # the pure Python class has it
+
+    def load_bytearray8(self) -> None:
+        """BYTEARRAY8: as many bytes as the file has, not memory for as many as it says."""
+        (length,) = struct.unpack("<Q", self.read(8))  # type: ignore[attr-defined]  # as above
+        self.append(bytearray(self.read(length)))  # type: ignore[attr-defined]  # as above
+
     def load_build(self) -> None:
         """BUILD: give the object on top of the stack its state."""
         stack: list[object] = self.stack  # type: ignore[attr-defined]  # typeshed lacks it
@@ -419,7 +438,33 @@ class CarefulReader(pickle._Unpickler):
     dispatch = dict(pickle._Unpickler.dispatch)
 
 
-CarefulReader.dispatch[pickle.BUILD[0]] = CarefulReader.load_build  # type: ignore[assignment]
+CarefulReader.dispatch.update(
+    {
+        pickle.BUILD[0]: CarefulReader.load_build,  # type: ignore[dict-item]
+        pickle.REDUCE[0]: CarefulReader.load_reduce,  # type: ignore[dict-item]
+        pickle.NEWOBJ[0]: CarefulReader.load_newobj,  # type: ignore[dict-item]
+        pickle.BYTEARRAY8[0]: CarefulReader.load_bytearray8,  # type: ignore[dict-item]
+    }
+)
+
+# What files name as types of storages and tensors; called with a number it takes so much memory.
+_NOT_CALLED = (Tensor, UntypedStorage, TypedStorage, *_TYPED.values())
+
+
+def _check_call(function: object, args: object) -> None:
+    """UnpicklingError for a call that makes memory of a mere number: a small file asks for any."""
+    if not isinstance(function, type):
+        return
+    of_bytes = function in (bytes, bytearray) and isinstance(args, tuple)
+    sized = of_bytes and args and not isinstance(args[0], str | bytes | list)  # type: ignore[index]
+    if sized or function in _NOT_CALLED:
+        raise pickle.UnpicklingError(
+            f"this file calls {function.__name__} with {short_text(args)}, as no saved object does"
+        )
+
+
+# A text of all that a small file nests would have no end.
+short_text = reprlib.Repr().repr
 
 # What objects keep beside their items: `state_dict` notes versions of modules on its dict.
 _STATE: dict[type, frozenset[str]] = {OrderedDict: frozenset(("_metadata",))}
@@ -430,7 +475,7 @@ def _set_state(target: object, state: object) -> None:
     declared = _STATE.get(type(target), frozenset())
     if not isinstance(state, dict) or not state.keys() <= declared:
         raise pickle.UnpicklingError(
-            f"this file gives a {type(target).__name__} the state {state!r:.80}; expected "
+            f"this file gives a {type(target).__name__} the state {short_text(state)}; expected "
             f"{' or '.join(sorted(declared)) or 'none'}. Save plain containers and tensors only"
         )
     vars(target).update(state)
@@ -439,7 +484,7 @@ def _set_state(target: object, state: object) -> None:
 def reference(pid: object) -> tuple[object, ...]:
     """The parts of a reference to a storage; ``pickle.UnpicklingError`` for what is none."""
     if not isinstance(pid, tuple):
-        raise pickle.UnpicklingError(f"this file refers to something unknown: {pid!r}")
+        raise pickle.UnpicklingError(f"this file refers to something unknown: {short_text(pid)}")
     return tuple(map(as_text, pid))
 
 

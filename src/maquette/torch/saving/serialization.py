@@ -63,6 +63,7 @@ from maquette.torch.saving.pickles import (
     pickler_of,
     refused_names,
     safe_globals,
+    short_text,
     unpickle,
 )
 from maquette.torch.saving.records import Reader as ArchiveReader
@@ -256,7 +257,8 @@ class _Storages:
             case ("storage", cls, str(key), str(location), int(numel)):
                 kind = kind_of(cls)
             case _:
-                raise pickle.UnpicklingError(f"this file refers to something unknown: {pid!r}")
+                what = short_text(pid)
+                raise pickle.UnpicklingError(f"this file refers to something unknown: {what}")
         if key not in self.made:
             self.made[key] = self._read(key, kind, numel, location)
         return self.made[key]
