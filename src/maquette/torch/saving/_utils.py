@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pickle
+import reprlib
 from collections.abc import Mapping, Sequence
 from types import MemberDescriptorType
 from typing import Any
@@ -126,9 +127,13 @@ def check_geometry(
     nbytes: int, kind: dtype, offset: int, size: Sequence[int], stride: Sequence[int]
 ) -> None:
     """RuntimeError unless a tensor of this geometry lies within ``nbytes`` bytes."""
-    numbers = (offset, *size, *stride)
-    if len(size) != len(stride) or any(type(n) is not int or n < 0 for n in numbers):
-        raise RuntimeError(f"no tensor has sizes {size}, strides {stride} and offset {offset}")
+    plain = isinstance(size, list | tuple) and isinstance(stride, list | tuple)
+    numbers = (offset, *size, *stride) if plain else ()
+    if not plain or len(size) != len(stride) or any(type(n) is not int or n < 0 for n in numbers):
+        text = reprlib.repr  # of what a file nests, the whole would have no end
+        raise RuntimeError(
+            f"no tensor has sizes {text(size)}, strides {text(stride)} and offset {text(offset)}"
+        )
     last = offset + sum((n - 1) * step for n, step in zip(size, stride))
     if 0 not in size and (last + 1) * kind.itemsize > nbytes:
         raise RuntimeError(
@@ -211,9 +216,10 @@ def _is_of_the_class(made: object, name: str) -> bool:
 
 def _get_layout(name: str) -> layout:
     """The layout of a name, ``torch.strided``; RuntimeError for those that files do not hold."""
-    found = {str(kind): kind for kind in (strided, jagged, *SPARSE)}.get(name)
+    known = {str(kind): kind for kind in (strided, jagged, *SPARSE)}
+    found = known.get(name) if isinstance(name, str) else None  # the hash of another has no end
     if found is None:
-        raise RuntimeError(f"tensors of layout {name} are not read from files")
+        raise RuntimeError(f"tensors of layout {reprlib.repr(name)} are not read from files")
     return found
 
 

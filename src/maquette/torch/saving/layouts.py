@@ -7,6 +7,7 @@ checked before there is a tensor.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -86,7 +87,7 @@ def _rebuild_sparse_tensor(kind: layout, data: Sequence[Any]) -> Tensor:
         return sparse_compressed_tensor(
             offsets, indices, values, size, layout=kind, check_invariants=True
         )
-    raise NotImplementedError(f"rebuilding sparse tensor for layout {kind}")
+    raise NotImplementedError(f"rebuilding sparse tensor for layout {reprlib.repr(kind)}")
 
 
 def _rebuild_nested_tensor(

@@ -23,13 +23,13 @@ from maquette.tensor.copying import data_is_skipped, rebuild_storage
 from maquette.tensor.saving import FileError, name_of
 from maquette.tensor.storage import UntypedStorage
 from maquette.torch.saving._utils import StoredElements
+from maquette.torch.saving.crafted import BoundedUnpickler, short_text
 from maquette.torch.saving.pickles import (
     Pickler,
     as_text,
     encoded,
     kind_of,
     reference,
-    short_text,
     storage_class,
     unpickle,
 )
@@ -157,7 +157,7 @@ class _Anything:
     __setstate__ = __setitem__ = append = extend = add = update = __call__ = _ignore
 
 
-class _Survey(pickle._Unpickler):
+class _Survey(BoundedUnpickler):
     """Finds the storages that a pickle refers to, and makes nothing.
 
     Their bytes stand behind the pickle, and how many they are stands in it; tensors are checked,
@@ -174,8 +174,8 @@ class _Survey(pickle._Unpickler):
 
     def persistent_load(self, pid: object) -> object:
         match reference(pid):
-            case ("storage", cls, key, location, int(numel), *_):
-                stated = _Stated(kind_of(cls), str(location), numel)
+            case ("storage", cls, str(key) | int(key), str(location), int(numel), *_):
+                stated = _Stated(kind_of(cls), location, numel)
                 self.storages.setdefault(str(key), stated)
             case ("module", cls, *_):  # a module's class, which comes with its source
                 return cls
@@ -195,7 +195,7 @@ class _Storages:
         match pid:
             case ("module", cls, *_):
                 return cls
-            case ("storage", _, key, _, int(), *view) if str(key) in self.made:
+            case ("storage", _, str(key) | int(key), _, int(), *view) if str(key) in self.made:
                 made = self.made[str(key)]
             case _:
                 what = short_text(pid)
@@ -207,10 +207,12 @@ class _Storages:
     def _view(self, made: StoredElements, stated: object) -> StoredElements:
         """A part of a storage, as PyTorch had them before 0.4; one for each key."""
         match stated:
-            case (key, int(offset), int(numel)) if 0 <= offset <= offset + numel <= len(made):
+            case (str(key) | int(key), int(offset), int(numel)) if (
+                0 <= offset <= offset + numel <= len(made)
+            ):
                 part = self.made.get(f"part {key}")
             case _:
-                raise FileError(f"{self.name}: a part {stated!r} of {len(made)} elements")
+                raise FileError(f"{self.name}: a part {short_text(stated)} of {len(made)} elements")
         if part is None:
             size = made.dtype.itemsize
             raw = made.untyped().raw()[offset * size : (offset + numel) * size]

@@ -11,7 +11,6 @@ import codecs
 import importlib
 import pickle
 import pickletools
-import reprlib
 import struct
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -38,6 +37,12 @@ from maquette.tensor.tensor import Tensor
 from maquette.tensor.typed_storage import TypedStorage
 from maquette.torch.face import files, paths
 from maquette.torch.saving import _utils, layouts, storage
+from maquette.torch.saving.crafted import (
+    BoundedUnpickler,
+    check_container,
+    inner_call,
+    short_text,
+)
 from maquette.torch.saving.locations import location_tag
 
 # --- PyTorch's names of things -------------------------------------------------------
@@ -243,7 +248,7 @@ def encoded(text: str, encoding: str) -> bytes:
     """Bytes as old protocols write them."""
     # No other codec is needed, and some of them unpack bombs.
     if encoding not in ("latin1", "latin-1"):
-        raise pickle.UnpicklingError(f"bytes written as text by the codec {encoding!r}")
+        raise pickle.UnpicklingError(f"bytes written as text by the codec {short_text(encoding)}")
     return codecs.encode(text, "latin1")
 
 
@@ -386,7 +391,7 @@ def trusting(base: type[pickle.Unpickler]) -> type[pickle.Unpickler]:
     return TrustingReader
 
 
-class CarefulReader(pickle._Unpickler):
+class CarefulReader(BoundedUnpickler):
     """Unpickles only harmless things and those said to be safe, with the state they keep."""
 
     def __init__(self, file: IO[bytes], load_storage: PersistentLoad, encoding: str) -> None:
@@ -420,6 +425,19 @@ class CarefulReader(pickle._Unpickler):
         _check_call(stack[-2], stack[-1])
         super().load_newobj()  # type: ignore[misc]  # the pure Python class has it
 
+    def load_newobj_ex(self) -> None:
+        """NEWOBJ_EX: NEWOBJ with arguments by name, which only classes said to be safe take."""
+        function, args, by_name = self.stack[-3:]  # type: ignore[attr-defined]  # as above
+        if by_name and function not in self._safe.values():
+            raise pickle.UnpicklingError(f"this file makes a {short_text(function)} by names")
+        _check_call(function, args)
+        super().load_newobj_ex()  # type: ignore[misc]  # as above
+
+    def _instantiate(self, klass: object, args: list[object]) -> None:
+        """INST and OBJ: call a class with what stands above the mark."""
+        _check_call(klass, tuple(args))
+        super()._instantiate(klass, args)  # type: ignore[misc]  # as above
+
     def load_bytearray8(self) -> None:
         """BYTEARRAY8: as many bytes as the file has, not memory for as many as it says."""
         (length,) = struct.unpack("<Q", self.read(8))  # type: ignore[attr-defined]  # as above
@@ -435,7 +453,7 @@ class CarefulReader(pickle._Unpickler):
         if not isinstance(stack[-1], layouts.DimRange):  # which keeps nothing
             _set_state(stack[-1], state)
 
-    dispatch = dict(pickle._Unpickler.dispatch)
+    dispatch = dict(BoundedUnpickler.dispatch)
 
 
 CarefulReader.dispatch.update(
@@ -443,6 +461,7 @@ CarefulReader.dispatch.update(
         pickle.BUILD[0]: CarefulReader.load_build,  # type: ignore[dict-item]
         pickle.REDUCE[0]: CarefulReader.load_reduce,  # type: ignore[dict-item]
         pickle.NEWOBJ[0]: CarefulReader.load_newobj,  # type: ignore[dict-item]
+        pickle.NEWOBJ_EX[0]: CarefulReader.load_newobj_ex,  # type: ignore[dict-item]
         pickle.BYTEARRAY8[0]: CarefulReader.load_bytearray8,  # type: ignore[dict-item]
     }
 )
@@ -452,9 +471,13 @@ _NOT_CALLED = (Tensor, UntypedStorage, TypedStorage, *_TYPED.values())
 
 
 def _check_call(function: object, args: object) -> None:
-    """UnpicklingError for a call that makes memory of a mere number: a small file asks for any."""
+    """UnpicklingError for a call of which a small file makes any memory or time it likes."""
+    inner = inner_call(function, args)
+    if inner is not None:
+        _check_call(*inner)
     if not isinstance(function, type):
         return
+    check_container(function, args)
     of_bytes = function in (bytes, bytearray) and isinstance(args, tuple)
     sized = of_bytes and args and not isinstance(args[0], str | bytes | list)  # type: ignore[index]
     if sized or function in _NOT_CALLED:
@@ -462,9 +485,6 @@ def _check_call(function: object, args: object) -> None:
             f"this file calls {function.__name__} with {short_text(args)}, as no saved object does"
         )
 
-
-# A text of all that a small file nests would have no end.
-short_text = reprlib.Repr().repr
 
 # What objects keep beside their items: `state_dict` notes versions of modules on its dict.
 _STATE: dict[type, frozenset[str]] = {OrderedDict: frozenset(("_metadata",))}
@@ -520,7 +540,9 @@ def kind_of(storage_type: object) -> dtype:
         return storage_type.dtype
     if storage_type is UntypedStorage:
         return _BY_NAME["uint8"]
-    raise pickle.UnpicklingError(f"this file has a storage of the unknown kind {storage_type!r}")
+    raise pickle.UnpicklingError(
+        f"this file has a storage of the unknown kind {short_text(storage_type)}"
+    )
 
 
 _BY_NAME = {kind.name: kind for kind in all_dtypes}

@@ -42,6 +42,7 @@ from maquette.torch.saving.archives import (
     _open_zipfile_writer,
     folder_for,
 )
+from maquette.torch.saving.crafted import short_text
 from maquette.torch.saving.locations import (
     SourceChangeWarning,
     StorageType,
@@ -63,7 +64,6 @@ from maquette.torch.saving.pickles import (
     pickler_of,
     refused_names,
     safe_globals,
-    short_text,
     unpickle,
 )
 from maquette.torch.saving.records import Reader as ArchiveReader
@@ -167,7 +167,8 @@ def load(
     given by its path are mapped, not read.
 
     Raises FileError, a RuntimeError and a ValueError, for a file that is damaged or crafted, and
-    ``pickle.UnpicklingError`` for one that wants what is not allowed; both name the file.
+    PickleFileError, a FileError and a ``pickle.UnpicklingError``, for one that wants what is not
+    allowed; both name the file.
     AttributeError for a file that cannot be read from a place, RuntimeError for tensors of devices
     that are not here.
     """
@@ -202,6 +203,10 @@ def load(
         return load_with_metadata(file, None if callable(place) else place)[0]
 
 
+class PickleFileError(FileError, pickle.UnpicklingError):
+    """A file whose pickle cannot be read, or wants what is not allowed."""
+
+
 def _from_here(file: IO[bytes]) -> IO[bytes]:
     # An archive that begins in the middle of a file: offsets in it count from its beginning.
     return file if file.tell() == 0 else io.BytesIO(file.read())
@@ -218,7 +223,7 @@ def _named_errors(file: IO[bytes], anything: bool) -> Iterator[None]:
                 yield
     except pickle.UnpicklingError as error:
         hint = "" if anything else "Weights only load failed. "
-        raise pickle.UnpicklingError(f"{name_of(file)}: {hint}{error}") from None
+        raise PickleFileError(f"{name_of(file)}: {hint}{error}") from None
 
 
 def _load_zip(
