@@ -63,3 +63,26 @@ def test_only_python_runs_what_is_compiled() -> None:
     assert torch.compiler.list_backends() == ["eager"]
     with pytest.raises(ValueError, match="there is 'eager'"):
         torch.compiler.set_default_backend("inductor")
+
+
+def test_files_of_layers_are_attributes_of_their_package() -> None:
+    files = torch.nn.modules
+    assert files.padding.ReflectionPad2d is torch.nn.ReflectionPad2d
+    assert files.pixelshuffle.PixelShuffle is torch.nn.PixelShuffle
+    assert files.channelshuffle.ChannelShuffle is torch.nn.ChannelShuffle
+    assert files.flatten.Flatten is torch.nn.Flatten
+    assert files.fold.Unfold is torch.nn.Unfold
+    assert files.upsampling.Upsample is torch.nn.Upsample
+
+
+def test_names_that_files_of_pytorch_import_are_found_in_them() -> None:
+    assert torch.nn.functional._Reduction is torch.nn.modules.loss._Reduction
+    assert torch.nn.functional._Reduction.get_enum("mean") == 1
+    assert torch.nn.modules.conv._pair(3) == (3, 3)
+    assert torch.cuda.OutOfMemoryError is torch.OutOfMemoryError
+    assert torch.optim.lr_scheduler.Optimizer is torch.optim.Optimizer
+
+
+def test_a_script_class_that_is_not_registered_is_refused_when_it_is_asked_for() -> None:
+    with pytest.raises(RuntimeError, match=r"class 'xielu\.XIELU'"):
+        torch.classes.xielu.XIELU()

@@ -21,7 +21,8 @@ from pathlib import Path
 
 # Packages of their own put these into torch; the libraries ask whether they are there.
 _ADDED = re.compile(
-    r"torch\.(npu|tpu|mlu|musa|hpu|sdaa|gcu|neuron|corex)(\..*)?"
+    r"torch\.(npu|tpu|mlu|musa|hpu|sdaa|gcu|neuron|corex)(\..*)?|torch\.classes\..*"
+    r"|torch\.backends\.(mudnn|musa)(\..*)?|torch\.mps\.clear_graph_cache"  # asked by hasattr
     r"|torch\.ops\.(?!aten\.|prim\.|higher_order\.).*|torch\.version\.(cann|corex|musa)"
 )
 

@@ -1,5 +1,6 @@
 """`torch.optim`: optimizers and learning rate schedulers. Names only."""
 
+from maquette.optim import _functional as _functional
 from maquette.optim import adafactor as _adafactor  # noqa: F401  # PyTorch's name of the module
 from maquette.optim import lr_scheduler, swa_utils
 from maquette.optim import muon as _muon  # noqa: F401  # likewise

@@ -65,13 +65,12 @@ def set_printoptions(
 ) -> None:
     """Change how tensors print from here on; a ``profile`` is the start, the rest overrides it.
 
-    Raises ValueError for a profile other than default, short and full.
+    profile: "default", "short" or "full"; another changes nothing, as in PyTorch: public programs
+    ask for a "long" one.
     """
     options = _options[0]
-    if profile is not None:
-        known = _PROFILES.get(profile)
-        if known is None:
-            raise ValueError(f"expected a profile of {', '.join(_PROFILES)}; got {profile!r}")
+    known = _PROFILES.get(profile) if profile is not None else None
+    if known is not None:
         options = known._replace(linewidth=options.linewidth)
     _options[0] = PrintOptions(
         options.precision if precision is None else precision,

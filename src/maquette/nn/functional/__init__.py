@@ -9,6 +9,7 @@ from maquette.api.overriding import handle_torch_function as handle_torch_functi
 from maquette.api.overriding import has_torch_function as has_torch_function
 from maquette.api.overriding import has_torch_function_unary as has_torch_function_unary
 from maquette.api.overriding import has_torch_function_variadic as has_torch_function_variadic
+from maquette.nn import _reduction as _Reduction  # noqa: F401  # PyTorch's name for it here
 from maquette.nn import grad
 from maquette.nn.functional.activation import (
     _get_softmax_dim as _get_softmax_dim,

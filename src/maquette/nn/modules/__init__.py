@@ -126,6 +126,12 @@ from maquette.nn.modules.ranking import (
     TripletMarginWithDistanceLoss,
 )
 from maquette.nn.modules.rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
+from maquette.nn.modules.shaping import channelshuffle as channelshuffle
+from maquette.nn.modules.shaping import flatten as flatten
+from maquette.nn.modules.shaping import fold as fold
+from maquette.nn.modules.shaping import padding as padding
+from maquette.nn.modules.shaping import pixelshuffle as pixelshuffle
+from maquette.nn.modules.shaping import upsampling as upsampling
 from maquette.nn.modules.shaping.channelshuffle import ChannelShuffle
 from maquette.nn.modules.shaping.flatten import Flatten, Unflatten
 from maquette.nn.modules.shaping.fold import Fold, Unfold

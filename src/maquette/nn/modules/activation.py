@@ -13,6 +13,9 @@ from maquette.nn import init as initial
 from maquette.nn.base import Module
 from maquette.nn.modules._construct import DeviceLike, add_parameter, described
 from maquette.nn.modules.attention import MultiheadAttention
+from maquette.nn.modules.linear import (
+    NonDynamicallyQuantizableLinear as NonDynamicallyQuantizableLinear,
+)
 from maquette.nn.parameter import Parameter
 from maquette.tensor import Tensor
 

@@ -19,6 +19,10 @@ from maquette.nn.modules._construct import (
     described,
     repeated,
 )
+from maquette.nn.modules.utils import _pair as _pair
+from maquette.nn.modules.utils import _reverse_repeat_tuple as _reverse_repeat_tuple
+from maquette.nn.modules.utils import _single as _single
+from maquette.nn.modules.utils import _triple as _triple
 from maquette.nn.parameter import Parameter
 from maquette.tensor import Tensor
 

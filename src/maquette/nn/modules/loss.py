@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from maquette.core.device import device as Device  # arguments have the name
 from maquette.core.dtype import dtype as Dtype
+from maquette.nn import _reduction as _Reduction  # noqa: F401  # programs ask for it here
 from maquette.nn import functional as F
 from maquette.nn.base.loss import _Loss, _WeightedLoss
 from maquette.nn.modules._construct import described

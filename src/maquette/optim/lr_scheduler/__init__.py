@@ -15,6 +15,7 @@ from maquette.optim.lr_scheduler.decay import (
 from maquette.optim.lr_scheduler.functions import LambdaLR, MultiplicativeLR
 from maquette.optim.lr_scheduler.plateau import ReduceLROnPlateau
 from maquette.optim.lr_scheduler.triangular import CyclicLR
+from maquette.optim.optimizer import Optimizer as Optimizer
 
 
 class _LRScheduler(LRScheduler):

@@ -17,6 +17,8 @@ from maquette.dispatch.tls import tls
 from maquette.fake import FakeTensorMode
 from maquette.tensor.cuda_devices import DeviceProperties, devices
 from maquette.torch.face.forwarding import forward
+from maquette.torch.settings import AcceleratorError as AcceleratorError
+from maquette.torch.settings import OutOfMemoryError as OutOfMemoryError
 
 Device = object
 _FAKE_CAPABILITY = (9, 0)

@@ -6,6 +6,7 @@ goes in and out. With ``cache_size=1`` the last pair is kept: inverting a result
 
 from __future__ import annotations
 
+from maquette.torch.distributions import constraints as constraints
 from maquette.torch.distributions.transforms.base import (
     ComposeTransform,
     IndependentTransform,
