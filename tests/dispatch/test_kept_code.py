@@ -60,6 +60,14 @@ def test_a_damaged_file_holds_nothing(path: str, damage: slice) -> None:
     assert _kept(path).find(b"a") is None
 
 
+def test_a_damaged_code_is_not_found_and_others_are(path: str) -> None:
+    _written(path, b"a")
+    _written(path, b"b")
+    file = Path(path)
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    assert [_kept(path).find(digest) is not None for digest in (b"a", b"b")] == [True, False]
+
+
 def test_without_a_file_nothing_is_kept() -> None:
     assert _written(None, b"a").find(b"a") is None
 
