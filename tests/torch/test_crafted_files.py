@@ -2,6 +2,7 @@
 
 import pickle
 import struct
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,32 @@ def test_T57_layouts_are_names(tmp_path: Path) -> None:
     crafted = b"ctorch.serialization\n_get_layout\n" + PAIRS + b"\x85R."
     with pytest.raises(torch.serialization.FileError, match="layout"):
         torch.load(_given(tmp_path, crafted))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        '{"a": {"dtype": "F32", "shape": ["1"], "data_offsets": [0, 4]}}',
+        '{"a": {"dtype": "F32", "shape": [1.5], "data_offsets": [0, 4]}}',
+        '{"a": {"dtype": "F32", "shape": [true], "data_offsets": [0, 4]}}',
+        '{"a": {"dtype": "F32", "shape": [1], "data_offsets": ["0", "4"]}}',
+        '{"a": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}, "a": {}}',
+        "[" * 100_000,
+    ],
+)
+def test_T57_headers_of_safetensors_are_taken_at_their_word(header: str, tmp_path: Path) -> None:
+    path = tmp_path / "crafted.safetensors"
+    path.write_bytes(struct.pack("<Q", len(header)) + header.encode() + bytes(4))
+    with pytest.raises(torch.serialization.FileError, match=r"crafted\.safetensors"):
+        torch.load(path)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_T57_records_are_stored_or_deflated(method: int, tmp_path: Path) -> None:
+    stored, packed = tmp_path / "stored.pt", tmp_path / "packed.pt"
+    torch.save(torch.ones(2), stored)
+    with zipfile.ZipFile(stored) as source, zipfile.ZipFile(packed, "w", method) as target:
+        for name in source.namelist():
+            target.writestr(name, source.read(name))
+    with pytest.raises(torch.serialization.FileError, match=r"packed\.pt.*method"):
+        torch.load(packed)

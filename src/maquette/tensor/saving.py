@@ -290,12 +290,27 @@ def _read_header(file: IO[bytes]) -> dict[str, object]:
     if length > _LARGEST_HEADER:
         raise FileError("it is no safetensors file: it does not begin with a header's length")
     try:
-        table = json.loads(file.read(length))
-    except ValueError as error:
+        table = json.loads(file.read(length), object_pairs_hook=_each_once)
+    except (ValueError, RecursionError) as error:
         raise FileError(f"it is no safetensors file: its header is no JSON ({error})") from None
     if not isinstance(table, dict):
         raise FileError("it is no safetensors file: its header is no JSON object")
     return table
+
+
+def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    table: dict[str, object] = {}
+    for name, value in pairs:
+        if name in table:
+            raise ValueError(f"'{name}' stands in it twice")
+        table[name] = value
+    return table
+
+
+def _whole(number: object) -> int:
+    if type(number) is not int:  # nor a bool
+        raise TypeError(f"expected a whole number, got {number!r}")
+    return number
 
 
 def _rows(table: Mapping[str, object]) -> Iterator[_Row]:
@@ -303,8 +318,8 @@ def _rows(table: Mapping[str, object]) -> Iterator[_Row]:
         try:
             assert isinstance(entry, dict)
             kind = _DTYPES[entry["dtype"]]
-            shape = tuple([int(n) for n in entry["shape"]])
-            begin, end = map(int, entry["data_offsets"])
+            shape = tuple([_whole(n) for n in entry["shape"]])
+            begin, end = map(_whole, entry["data_offsets"])
         except (AssertionError, KeyError, TypeError, ValueError):
             raise FileError(f"the entry of '{name}' is not understood: {entry!r}") from None
         if (

@@ -207,17 +207,18 @@ class _Storages:
     def _view(self, made: StoredElements, stated: object) -> StoredElements:
         """A part of a storage, as PyTorch had them before 0.4; one for each key."""
         match stated:
-            case (str(key) | int(key), int(offset), int(numel)) if (
+            # Python 2 wrote keys that are bytes where `encoding` is "bytes".
+            case (str(key) | bytes(key) | int(key), int(offset), int(numel)) if (
                 0 <= offset <= offset + numel <= len(made)
             ):
-                part = self.made.get(f"part {key}")
+                part = self.made.get(f"part {key!r}")
             case _:
                 raise FileError(f"{self.name}: a part {short_text(stated)} of {len(made)} elements")
         if part is None:
             size = made.dtype.itemsize
             raw = made.untyped().raw()[offset * size : (offset + numel) * size]
             storage = rebuild_storage(raw.nbytes, cpu, raw, False)
-            part = self.made[f"part {key}"] = StoredElements(storage, made.dtype, made.where)
+            part = self.made[f"part {key!r}"] = StoredElements(storage, made.dtype, made.where)
         return part
 
     def fill(self, key: str, stated: _Stated, file: IO[bytes]) -> None:

@@ -128,6 +128,12 @@ class Reader:
 
     def _info(self, name: str) -> zipfile.ZipInfo:
         try:
-            return self.archive.getinfo(f"{self.folder}{name}")
+            info = self.archive.getinfo(f"{self.folder}{name}")
         except KeyError:
             raise FileError(f"{self.name}: there is no record '{name}'") from None
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise FileError(
+                f"{self.name}: the record '{name}' is packed by method {info.compress_type}; "
+                f"checkpoints are stored, or packed by DEFLATE"
+            )
+        return info
