@@ -522,7 +522,7 @@ def _without_formula(op: OpOverload, below: Callable[..., object]) -> Callable[.
         before = [grad_edge(t) for t in differentiable] if targets else []
         result = below(*params)
         for target in targets:
-            # What was written over is no longer what the history says.
+            # What was mutated is no longer what the history says.
             raising = RaisingNode(before, [None] * len(before), name, message)
             rebase_history(target, raising, 0)
         for out in outputs_of(result):

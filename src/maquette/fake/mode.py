@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Literal, cast
 
 from maquette.core.device import device
-from maquette.core.ownership import patient
 from maquette.core.scalar_types import dtype
 from maquette.dispatch import keysets as K
 from maquette.dispatch.keysets import DispatchKey
@@ -32,6 +31,7 @@ from maquette.fake.real.propagation import note_propagation
 from maquette.fake.symbols import Symbols
 from maquette.fake.tensor import FakeTensor, fresh_fake, tensors_in
 from maquette.fake.unusual import check_dispatch
+from maquette.tensor.collector import patient
 from maquette.tensor.tensor import Tensor
 
 if TYPE_CHECKING:

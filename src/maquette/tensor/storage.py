@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from maquette.core.device import cpu, device
-from maquette.core.ownership import impatient
 from maquette.dispatch.keysets import AUTOCAST, WATCHED
 from maquette.dispatch.tls import tls
 from maquette.tensor.backend import Array, backend_of
+from maquette.tensor.collector import impatient
 from maquette.tensor.storage_methods import StorageMethods, given_bytes
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ def into_fresh(name: str, fresh: Tensor, *arguments: object) -> Tensor:
 def unless_wrapped(name: str, fresh: Tensor, *arguments: object) -> Tensor:
     """`into_fresh` that modes see write, as PyTorch's does, but where a transform differentiates.
 
-    The tangent of a quotient, say, is a multiple of the quotient: written over, that would be lost.
+    The tangent of a quotient, say, is a multiple of the quotient: mutated itself, it would be lost.
     """
     op = getattr(aten, name if fresh._keys & _WRAPPERS else name + "_")
     result: Tensor = op(fresh, *arguments)

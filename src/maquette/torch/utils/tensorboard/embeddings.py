@@ -51,7 +51,7 @@ def write_embedding(
     folder = os.path.join(log_dir, place)
     if os.path.exists(folder):
         warnings.warn(
-            f"add_embedding(): {folder} exists and is written over; give each step its global_step",
+            f"add_embedding(): {folder} exists: its files are replaced; give a global_step to each",
             stacklevel=3,
         )
     os.makedirs(folder, exist_ok=True)
