@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from types import MemberDescriptorType
 from typing import Any
 
-from maquette.api import functions as mq
-from maquette.core.device import cpu, device
+from maquette.core.device import device
 from maquette.core.device import device as Device
 from maquette.core.dtype import dtype
 from maquette.core.dtype import dtype as Dtype
@@ -43,7 +42,10 @@ _unflatten_dense_tensors = unflatten_dense_tensors
 
 
 class StoredElements(TypedStorage):
-    """A storage of a file: its elements, on cpu, and where the file or the caller wants them."""
+    """A storage of a file, and where the file or the caller wants its tensors.
+
+    It is there, except under a fake mode, which makes its tensors of data on cpu.
+    """
 
     __slots__ = ("where",)
 
@@ -103,21 +105,18 @@ def _over(
     requires_grad: bool,
     bits: Mapping[str, bool],
 ) -> Tensor:
-    if storage.untyped().device.type == "meta":  # no memory, beyond which it could reach
-        flat = mq.empty_strided(size, stride, dtype=kind, device="meta")
-        return flat.requires_grad_(bool(requires_grad))
-    check_geometry(storage.untyped().nbytes(), kind, offset, size, stride)
-    meta = TensorMeta.of(kind, tuple(size), tuple(stride), offset)
+    held = storage.untyped()
+    check_geometry(held.nbytes(), kind, offset, size, stride)
     made = rebuild_tensor(
         Tensor,
-        storage.untyped(),
-        meta,
+        held,
+        TensorMeta.of(kind, tuple(size), tuple(stride), offset, held.device),
         bool(requires_grad),
         bool(bits.get("conj")),
         bool(bits.get("neg")),
     )
-    where = storage.where if isinstance(storage, StoredElements) else cpu
-    if where is cpu:
+    where = storage.where if isinstance(storage, StoredElements) else held.device
+    if where is held.device:
         return made
     moved: Tensor = made.detach().to(where)
     return moved.requires_grad_(bool(requires_grad))

@@ -11,15 +11,13 @@ import io
 import pickle
 import struct
 import sys
-from collections.abc import Callable
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from maquette.core.device import cpu, device
 from maquette.core.dtype import dtype
-from maquette.tensor.copying import data_is_skipped, rebuild_storage
+from maquette.tensor.copying import data_is_skipped
 from maquette.tensor.saving import FileError, name_of
 from maquette.tensor.storage import UntypedStorage
 from maquette.torch.saving._utils import StoredElements
@@ -33,6 +31,7 @@ from maquette.torch.saving.pickles import (
     storage_class,
     unpickle,
 )
+from maquette.torch.saving.restoring import MapLocation, restored
 
 Bytes = npt.NDArray[np.uint8]
 _NUMBER = 0x1950A86A20F9469CFC6C
@@ -40,11 +39,12 @@ _PROTOCOL = 1001
 _NUMEL = struct.Struct("<q")
 
 
-class Places(NamedTuple):
+class How(NamedTuple):
     """How a file is read: where storages go, and the unpickler that may make anything, or None."""
 
-    place: Callable[[str], device]
+    map_location: MapLocation
     trusted: type[pickle.Unpickler] | None
+    encoding: str
 
 
 def bytes_of(storage: UntypedStorage) -> bytes | memoryview:
@@ -106,15 +106,19 @@ def save(obj: object, file: IO[bytes], protocol: int, base: type[Pickler] = Pick
 # --- reading -------------------------------------------------------------------------
 
 
-def load(file: IO[bytes], places: Places, encoding: str) -> object:
+def load(file: IO[bytes], how: How) -> object:
     """What such a file holds, and the file after it; FileError if it is damaged."""
     begins = file.tell()
     whole = io.BytesIO(file.read())
     name = name_of(file)
-    storages = _Storages(places.place, name)
+    storages = _Storages(how.map_location, name)
+
+    nbytes = whole.getbuffer().nbytes
 
     def read() -> object:
-        return unpickle(whole, storages.load, trusted=places.trusted, encoding=encoding)
+        return unpickle(
+            whole, storages.load, trusted=how.trusted, encoding=how.encoding, nbytes=nbytes
+        )
 
     if read() != _NUMBER:
         raise FileError(f"{name}: this is no checkpoint: it begins with another pickle")
@@ -122,7 +126,7 @@ def load(file: IO[bytes], places: Places, encoding: str) -> object:
         raise FileError(f"{name}: this checkpoint's protocol is not {_PROTOCOL}")
     read()
     at = whole.tell()
-    survey = _Survey(whole, encoding)
+    survey = _Survey(whole, how.encoding, nbytes)
     survey.load()
     keys = read()
     for key in keys if isinstance(keys, list) else []:
@@ -146,15 +150,12 @@ class _Stated(NamedTuple):
 
 
 class _Anything:
-    """Stands for an object of a file that is only surveyed: takes whatever a pickle does to it."""
-
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        pass
+    """Stands for an object of a file that is only surveyed: takes the items that it is given."""
 
     def _ignore(self, *args: object) -> None:
         pass
 
-    __setstate__ = __setitem__ = append = extend = add = update = __call__ = _ignore
+    __setitem__ = append = extend = add = update = _ignore
 
 
 class _Survey(BoundedUnpickler):
@@ -164,13 +165,13 @@ class _Survey(BoundedUnpickler):
     and moved to their devices, when they are made, so the bytes have to be there before.
     """
 
-    def __init__(self, file: IO[bytes], encoding: str) -> None:
-        super().__init__(file, encoding=encoding)
+    def __init__(self, file: IO[bytes], encoding: str, nbytes: int) -> None:
+        super().__init__(file, nbytes, encoding)
         self.storages: dict[str, _Stated] = {}
 
     def find_class(self, module: str, name: str) -> object:
         found = encoded if (module, name) == ("_codecs", "encode") else storage_class(module, name)
-        return type(name, (_Anything,), {}) if found is None else found
+        return _Anything() if found is None else found
 
     def persistent_load(self, pid: object) -> object:
         match reference(pid):
@@ -181,12 +182,41 @@ class _Survey(BoundedUnpickler):
                 return cls
         return _Anything()
 
+    def load_reduce(self) -> None:
+        """REDUCE: only bytes that were written as text are made, of which keys may be."""
+        stack: list[object] = self.stack  # type: ignore[attr-defined]  # typeshed lacks it
+        if stack[-2] is encoded:
+            super().load_reduce()
+        else:
+            stack[-2:] = [_Anything()]
+
+    def load_newobj(self) -> None:
+        """NEWOBJ: nothing is made."""
+        self.stack[-2:] = [_Anything()]  # type: ignore[attr-defined]  # as above
+
+    def load_newobj_ex(self) -> None:
+        """NEWOBJ_EX: nothing is made."""
+        self.stack[-3:] = [_Anything()]  # type: ignore[attr-defined]  # as above
+
+    def load_build(self) -> None:
+        """BUILD: no state is kept."""
+        self.stack.pop()  # type: ignore[attr-defined]  # as above
+
+    def _instantiate(self, klass: object, args: list[object]) -> None:
+        self.append(_Anything())  # type: ignore[attr-defined]  # as above
+
+    dispatch = dict(BoundedUnpickler.dispatch)
+
+
+for _name in ("REDUCE", "NEWOBJ", "NEWOBJ_EX", "BUILD"):
+    _Survey.dispatch[getattr(pickle, _name)[0]] = getattr(_Survey, f"load_{_name.lower()}")
+
 
 class _Storages:
     """The storages of one file, by key."""
 
-    def __init__(self, place: Callable[[str], device], name: str) -> None:
-        self.place = place
+    def __init__(self, map_location: MapLocation, name: str) -> None:
+        self.map_location = map_location
         self.name = name
         self.made: dict[str, StoredElements] = {}
 
@@ -216,9 +246,7 @@ class _Storages:
                 raise FileError(f"{self.name}: a part {short_text(stated)} of {len(made)} elements")
         if part is None:
             size = made.dtype.itemsize
-            raw = made.untyped().raw()[offset * size : (offset + numel) * size]
-            storage = rebuild_storage(raw.nbytes, cpu, raw, False)
-            part = self.made[f"part {key!r}"] = StoredElements(storage, made.dtype, made.where)
+            part = self.made[f"part {key!r}"] = _part(made, offset * size, numel * size)
         return part
 
     def fill(self, key: str, stated: _Stated, file: IO[bytes]) -> None:
@@ -234,5 +262,10 @@ class _Storages:
         if len(data) != expected:
             raise FileError(f"{self.name}: the file ends within storage {key}")
         raw = np.frombuffer(bytearray(data), np.uint8)
-        storage = rebuild_storage(raw.nbytes, cpu, raw, False)
-        self.made[key] = StoredElements(storage, stated.kind, self.place(stated.location))
+        self.made[key] = restored(raw, stated.kind, stated.location, self.map_location)
+
+
+def _part(made: StoredElements, begin: int, nbytes: int) -> StoredElements:
+    whole = made.untyped()
+    raw = None if whole.data is None else whole.raw()[begin : begin + nbytes]
+    return StoredElements(UntypedStorage(nbytes, whole.device, raw), made.dtype, made.where)

@@ -11,7 +11,6 @@ import codecs
 import importlib
 import pickle
 import pickletools
-import struct
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -295,6 +294,9 @@ _HARMLESS: dict[tuple[str, str], object] = {
         for kind in (contiguous_format, preserve_format, channels_last, channels_last_3d)
     },
 }
+# Those that files name as types only; called with a number, some take so much memory.
+_ONLY_NAMED = (Tensor, NestedTensor, UntypedStorage, TypedStorage, dtype, *_TYPED.values())
+_CALLED = {id(obj) for obj in _HARMLESS.values() if callable(obj)} - {*map(id, _ONLY_NAMED)}
 _SAFE: list[object] = []
 
 
@@ -394,10 +396,13 @@ def trusting(base: type[pickle.Unpickler]) -> type[pickle.Unpickler]:
 class CarefulReader(BoundedUnpickler):
     """Unpickles only harmless things and those said to be safe, with the state they keep."""
 
-    def __init__(self, file: IO[bytes], load_storage: PersistentLoad, encoding: str) -> None:
-        super().__init__(file, encoding=encoding)
+    def __init__(
+        self, file: IO[bytes], load_storage: PersistentLoad, encoding: str, nbytes: int = 0
+    ) -> None:
+        super().__init__(file, nbytes, encoding)
         self._load_storage = load_storage
         self._safe = _allowed()
+        self._safe_calls = {id(obj) for obj in self._safe.values()} - _CALLED
 
     def find_class(self, module: str, name: str) -> object:
         module = "builtins" if module == "__builtin__" else module
@@ -413,35 +418,27 @@ class CarefulReader(BoundedUnpickler):
     def persistent_load(self, pid: object) -> object:
         return self._load_storage(reference(pid))
 
-    def load_reduce(self) -> None:
-        """REDUCE: call what stands below the arguments."""
-        stack: list[Any] = self.stack  # type: ignore[attr-defined]  # typeshed lacks it
-        _check_call(stack[-2], stack[-1])
-        super().load_reduce()  # type: ignore[misc]  # the pure Python class has it
+    def check_call(self, function: object, args: object) -> None:
+        """An error for a call of what is not harmless, or of more than the file accounts for."""
+        if id(function) in self._safe_calls:
+            return
+        if id(function) not in _CALLED:
+            name = getattr(function, "__name__", short_text(function))
+            raise pickle.UnpicklingError(
+                f"this file calls {name} with {short_text(args)}, as no saved object does"
+            )
+        if isinstance(function, type):
+            check_container(self.keys, function, args)
+            _check_size(function, args)
+        super().check_call(function, args)
+        inner = inner_call(function, args)
+        if inner is not None:
+            self.check_call(*inner)
 
-    def load_newobj(self) -> None:
-        """NEWOBJ: make an instance of the class below the arguments."""
-        stack: list[Any] = self.stack  # type: ignore[attr-defined]  # typeshed lacks it
-        _check_call(stack[-2], stack[-1])
-        super().load_newobj()  # type: ignore[misc]  # the pure Python class has it
-
-    def load_newobj_ex(self) -> None:
-        """NEWOBJ_EX: NEWOBJ with arguments by name, which only classes said to be safe take."""
-        function, args, by_name = self.stack[-3:]  # type: ignore[attr-defined]  # as above
-        if by_name and function not in self._safe.values():
-            raise pickle.UnpicklingError(f"this file makes a {short_text(function)} by names")
-        _check_call(function, args)
-        super().load_newobj_ex()  # type: ignore[misc]  # as above
-
-    def _instantiate(self, klass: object, args: list[object]) -> None:
-        """INST and OBJ: call a class with what stands above the mark."""
-        _check_call(klass, tuple(args))
-        super()._instantiate(klass, args)  # type: ignore[misc]  # as above
-
-    def load_bytearray8(self) -> None:
-        """BYTEARRAY8: as many bytes as the file has, not memory for as many as it says."""
-        (length,) = struct.unpack("<Q", self.read(8))  # type: ignore[attr-defined]  # as above
-        self.append(bytearray(self.read(length)))  # type: ignore[attr-defined]  # as above
+    def check_names(self, function: object, by_name: object) -> None:
+        """Arguments by name are for what was said to be safe."""
+        if id(function) not in self._safe_calls:
+            super().check_names(function, by_name)
 
     def load_build(self) -> None:
         """BUILD: give the object on top of the stack its state."""
@@ -456,33 +453,15 @@ class CarefulReader(BoundedUnpickler):
     dispatch = dict(BoundedUnpickler.dispatch)
 
 
-CarefulReader.dispatch.update(
-    {
-        pickle.BUILD[0]: CarefulReader.load_build,  # type: ignore[dict-item]
-        pickle.REDUCE[0]: CarefulReader.load_reduce,  # type: ignore[dict-item]
-        pickle.NEWOBJ[0]: CarefulReader.load_newobj,  # type: ignore[dict-item]
-        pickle.NEWOBJ_EX[0]: CarefulReader.load_newobj_ex,  # type: ignore[dict-item]
-        pickle.BYTEARRAY8[0]: CarefulReader.load_bytearray8,  # type: ignore[dict-item]
-    }
-)
-
-# What files name as types of storages and tensors; called with a number it takes so much memory.
-_NOT_CALLED = (Tensor, UntypedStorage, TypedStorage, *_TYPED.values())
+CarefulReader.dispatch[pickle.BUILD[0]] = CarefulReader.load_build  # type: ignore[assignment]
 
 
-def _check_call(function: object, args: object) -> None:
-    """UnpicklingError for a call of which a small file makes any memory or time it likes."""
-    inner = inner_call(function, args)
-    if inner is not None:
-        _check_call(*inner)
-    if not isinstance(function, type):
-        return
-    check_container(function, args)
+def _check_size(function: object, args: object) -> None:
+    """UnpicklingError for bytes of a number, for which no file holds them."""
     of_bytes = function in (bytes, bytearray) and isinstance(args, tuple)
-    sized = of_bytes and args and not isinstance(args[0], str | bytes | list)  # type: ignore[index]
-    if sized or function in _NOT_CALLED:
+    if of_bytes and args and not isinstance(args[0], str | bytes | list):  # type: ignore[index]
         raise pickle.UnpicklingError(
-            f"this file calls {function.__name__} with {short_text(args)}, as no saved object does"
+            f"this file calls {function.__name__} with {short_text(args)}, as no saved object does"  # type: ignore[attr-defined]
         )
 
 
@@ -501,9 +480,12 @@ def _set_state(target: object, state: object) -> None:
     vars(target).update(state)
 
 
+_MOST_OF_A_REFERENCE = 6
+
+
 def reference(pid: object) -> tuple[object, ...]:
     """The parts of a reference to a storage; ``pickle.UnpicklingError`` for what is none."""
-    if not isinstance(pid, tuple):
+    if not isinstance(pid, tuple) or len(pid) > _MOST_OF_A_REFERENCE:
         raise pickle.UnpicklingError(f"this file refers to something unknown: {short_text(pid)}")
     return tuple(map(as_text, pid))
 
@@ -519,12 +501,16 @@ def unpickle(
     *,
     trusted: type[pickle.Unpickler] | None,
     encoding: str,
+    nbytes: int,
 ) -> object:
     """The next object of a file; ``pickle.UnpicklingError`` if it is not to be made.
 
-    trusted: the unpickler that may make anything; None makes only what is harmless.
+    trusted: the unpickler that may make anything; None makes only what is harmless. nbytes: how
+    long the whole file is.
     """
-    reader: Any = CarefulReader if trusted is None else trusting(trusted)
+    if trusted is None:
+        return CarefulReader(file, load_storage, encoding, nbytes).load()
+    reader: Any = trusting(trusted)
     return reader(file, load_storage, encoding).load()
 
 

@@ -7,6 +7,7 @@ compressed out of proportion is refused before it is unpacked.
 
 from __future__ import annotations
 
+import copy
 import os
 import zipfile
 import zlib
@@ -61,52 +62,66 @@ class Reader:
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file
         self.name = name_of(file)
+        self.nbytes = file.seek(0, os.SEEK_END)
         try:
             self.archive = zipfile.ZipFile(file)
-        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        except _DAMAGE as error:
             raise FileError(f"{self.name}: this zip archive cannot be read: {error}") from None
+        self._check_records()
         self.folder = self.find_folder()
 
+    def _check_records(self) -> None:
+        """FileError unless each record has a name and bytes of its own, before the directory."""
+        records = sorted(self.archive.infolist(), key=lambda info: info.header_offset)
+        if len(self.archive.NameToInfo) != len(records):
+            raise FileError(f"{self.name}: two records of this zip archive have one name")
+        free = 0
+        for info in records:
+            if info.header_offset < free:
+                raise FileError(f"{self.name}: the record '{info.filename}' overlaps another")
+            free = info.header_offset + _FIXED + len(info.filename) + info.compress_size
+            if info.compress_type == zipfile.ZIP_STORED and info.compress_size != info.file_size:
+                raise FileError(f"{self.name}: the record '{info.filename}' has two lengths")
+        if free > self.archive.start_dir:
+            raise FileError(f"{self.name}: a record reaches beyond the records' part of the file")
+        unpacked = sum(info.file_size for info in records)
+        if unpacked > _SMALL + _MOST_UNPACKED * self.nbytes:
+            raise FileError(
+                f"{self.name}: the records would unpack to {unpacked} bytes, of {self.nbytes} in "
+                f"the file; no checkpoint is packed so"
+            )
+
     def find_folder(self) -> str:
-        """The folder of the records, with a slash."""
-        index = next((n for n in self.archive.namelist() if n.endswith("/data.pkl")), None)
-        if index is None:
+        """The folder of the records, with a slash: that of the first one, as in PyTorch."""
+        first = next(iter(self.archive.namelist()), "")
+        folder = first[: first.find("/") + 1]
+        if not folder or f"{folder}data.pkl" not in self.archive.NameToInfo:
             raise FileError(f"{self.name}: this zip is no checkpoint: it has no data.pkl")
-        return index.removesuffix("data.pkl")
+        return folder
 
     def read(self, name: str, expected: int | None = None) -> Bytes:
         """A record's bytes, in memory of their own; expected: how many the file says it has."""
-        info = self._info(name)
-        if expected is not None and info.file_size != expected:
-            raise FileError(
-                f"{self.name}: the record '{name}' has {info.file_size} bytes, where the file "
-                f"says that it has {expected}"
-            )
+        info = self._info(name, expected)
         if info.file_size > _SMALL and info.file_size > _MOST_UNPACKED * info.compress_size:
             raise FileError(
                 f"{self.name}: the record '{name}' would unpack {info.compress_size} bytes to "
                 f"{info.file_size}; no checkpoint is packed so"
             )
         try:
-            with self.archive.open(info) as record:
+            with self._opened(info) as record:
                 return read_bytes(record, info.file_size)
         except _DAMAGE as error:
             raise FileError(f"{self.name}: the record '{name}' is damaged: {error}") from None
 
     def mapped(self, name: str, expected: int, *, shared: bool = False) -> Bytes:
         """A record as memory mapped from the file; writing to it writes there only if shared."""
-        info = self._info(name)
+        info = self._info(name, expected)
         path = getattr(self.file, "name", None)
         if info.compress_type != zipfile.ZIP_STORED or not isinstance(path, str | os.PathLike):
             return self.read(name, expected)
-        if info.file_size != expected or info.compress_size != expected:
-            raise FileError(
-                f"{self.name}: the record '{name}' has {info.file_size} bytes, where the file "
-                f"says that it has {expected}"
-            )
         begins = self.begin_of(name)
-        if begins + expected > os.path.getsize(path):
-            raise FileError(f"{self.name}: the record '{name}' reaches beyond the file")
+        if begins + expected > self.archive.start_dir:
+            raise FileError(f"{self.name}: the record '{name}' reaches beyond the records")
         if expected == 0:
             return np.empty(0, np.uint8)
         mapped = np.memmap(
@@ -117,6 +132,10 @@ class Reader:
     def begin_of(self, name: str) -> int:
         """Where in the file the bytes of a record begin."""
         info = self._info(name)
+        try:
+            self._opened(info).close()  # which looks at the record's header
+        except _DAMAGE as error:
+            raise FileError(f"{self.name}: the record '{name}' is damaged: {error}") from None
         self.file.seek(info.header_offset + 26)
         lengths = self.file.read(4)
         name_length, extra = lengths[0] | lengths[1] << 8, lengths[2] | lengths[3] << 8
@@ -126,7 +145,14 @@ class Reader:
         """Whether there is a record of this name."""
         return f"{self.folder}{name}" in self.archive.NameToInfo
 
-    def _info(self, name: str) -> zipfile.ZipInfo:
+    def _opened(self, info: zipfile.ZipInfo) -> IO[bytes]:
+        if info.CRC == 0:
+            # Not computed: so PyTorch writes after set_crc32_options(False), and it reads any.
+            info = copy.copy(info)
+            info.CRC = None  # type: ignore[assignment]  # which zipfile takes as none to look at
+        return self.archive.open(info)
+
+    def _info(self, name: str, expected: int | None = None) -> zipfile.ZipInfo:
         try:
             info = self.archive.getinfo(f"{self.folder}{name}")
         except KeyError:
@@ -135,5 +161,10 @@ class Reader:
             raise FileError(
                 f"{self.name}: the record '{name}' is packed by method {info.compress_type}; "
                 f"checkpoints are stored, or packed by DEFLATE"
+            )
+        if expected is not None and info.file_size != expected:
+            raise FileError(
+                f"{self.name}: the record '{name}' has {info.file_size} bytes, where the file "
+                f"says that it has {expected}"
             )
         return info

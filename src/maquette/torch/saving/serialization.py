@@ -15,16 +15,14 @@ import io
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from mmap import MAP_PRIVATE, MAP_SHARED
 from typing import IO, Any, cast
 
-from maquette.core.device import cpu, device
+from maquette.core.device import device
 from maquette.core.dtype import dtype
-from maquette.dispatch.tls import tls
-from maquette.tensor.copying import rebuild_storage, skip_data
-from maquette.tensor.cuda_devices import devices as cuda_devices
+from maquette.tensor.copying import skip_data
 from maquette.tensor.saving import (
     EmptyFileError,
     File,
@@ -33,7 +31,6 @@ from maquette.tensor.saving import (
     load_with_metadata,
     name_of,
 )
-from maquette.tensor.storage import UntypedStorage
 from maquette.torch.saving import legacy_files
 from maquette.torch.saving._utils import StoredElements, _get_layout
 from maquette.torch.saving.archives import (
@@ -51,7 +48,6 @@ from maquette.torch.saving.locations import (
     location_tag,
     normalize_storage_type,
     register_package,
-    restored_elsewhere,
     validate_cuda_device,
 )
 from maquette.torch.saving.opening import opened_for_reading, opened_for_writing
@@ -68,10 +64,8 @@ from maquette.torch.saving.pickles import (
 )
 from maquette.torch.saving.records import Reader as ArchiveReader
 from maquette.torch.saving.records import Writer as ArchiveWriter
+from maquette.torch.saving.restoring import MapLocation, restored
 
-MapLocation = (
-    str | device | Mapping[str, str] | Callable[[UntypedStorage, str], UntypedStorage | None] | None
-)
 MAP_LOCATION = MapLocation  # PyTorch's name
 DEFAULT_PROTOCOL = 2
 _VERSION = b"3\n"
@@ -192,13 +186,12 @@ def load(
             return _load_zip(_from_here(file), map_location, trusted, bool(mmap), encoding)
         if begins == b"\x80":
             if mmap:
-                raise RuntimeError(
+                raise FileError(
                     f"{name_of(file)}: mmap can only be used with files saved with "
                     f"`torch.save(_use_new_zipfile_serialization=True), this one is older"
                 )
             with _named_errors(file, trusted is not None):
-                places = legacy_files.Places(lambda where: _place(where, map_location), trusted)
-                return legacy_files.load(file, places, encoding)
+                return legacy_files.load(file, legacy_files.How(map_location, trusted, encoding))
         place = cast("str | device | Mapping[str, str] | None", map_location)
         return load_with_metadata(file, None if callable(place) else place)[0]
 
@@ -239,7 +232,9 @@ def _load_zip(
     storages = _Storages(archive, map_location, mapped)
     data = io.BytesIO(archive.read("data.pkl").tobytes())
     with _named_errors(file, trusted is not None):
-        return unpickle(data, storages.load, trusted=trusted, encoding=encoding)
+        return unpickle(
+            data, storages.load, trusted=trusted, encoding=encoding, nbytes=archive.nbytes
+        )
 
 
 class _Storages:
@@ -277,44 +272,7 @@ class _Storages:
             raw = self.archive.read(record, expected)
         if self.order != sys.byteorder:
             raw = legacy_files.swapped(raw, kind)
-        storage = rebuild_storage(raw.nbytes, cpu, raw, False)
-        asked = None if callable(self.map_location) else self.map_location
-        given: Any = None
-        if callable(self.map_location):
-            given = self.map_location(storage, location)
-        if given is None and asked is None:
-            given = restored_elsewhere(storage, location)
-        if given is not None:
-            untyped = getattr(given, "untyped", None)
-            return StoredElements(given if untyped is None else untyped(), kind, cpu)
-        return StoredElements(storage, kind, _place(location, asked))
-
-
-def _place(saved: str, map_location: MapLocation) -> device:
-    wanted: object = saved
-    if isinstance(map_location, Mapping):
-        wanted = map_location.get(saved, saved)
-    elif map_location is not None and not callable(map_location):
-        wanted = map_location
-    try:
-        found = wanted if isinstance(wanted, device) else device(str(wanted))
-    except RuntimeError:
-        raise FileError(
-            f"don't know how to restore data location of torch.storage.UntypedStorage (tagged with "
-            f"{wanted})"
-        ) from None
-    if found.type in _ABSENT and tls.st.fake_mode is None and not _ABSENT[found.type]():
-        raise FileError(
-            f"Attempting to deserialize object on a {found.type.upper()} device but torch."
-            f"{found.type}.is_available() is False. If you are running on a CPU-only machine, "
-            f"please use torch.load with map_location=torch.device('cpu') to map your storages to "
-            f"the CPU."
-        )
-    return found
-
-
-# Devices that may not be here, and who knows it.
-_ABSENT: dict[str, Callable[[], object]] = {"cuda": cuda_devices, "xpu": lambda: False}
+        return restored(raw, kind, location, self.map_location)
 
 
 # --- settings ------------------------------------------------------------------------
