@@ -227,3 +227,15 @@ def test_a_convolution_of_no_channels_has_none():
     out.sum().backward()
     assert out.shape == (2, 0, 3, 2)
     assert bias.grad.tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_complex_numbers_of_16_bits_convolve(transposed: bool) -> None:
+    x, w = (
+        mq.complex(tensor(2, 4, 5), tensor(2, 4, 5)),
+        mq.complex(tensor(4, 4, 2), tensor(4, 4, 2)),
+    )
+    move = mq.conv_transpose1d if transposed else mq.conv1d
+    found = move(x.to(mq.complex32), w.to(mq.complex32))
+    assert found.dtype is mq.complex32
+    assert mq.allclose(found.to(mq.complex128), move(x, w), rtol=1e-2, atol=1e-2)

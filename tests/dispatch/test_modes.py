@@ -167,6 +167,11 @@ def test_D96_modes_are_asked_from_the_top(x):
     assert [name for name, *_ in seen] == ["B", "A"]
 
 
+def test_D96_what_an_operator_writes_is_its_result_whatever_a_mode_gives(x):
+    with Seeing(answer=mq.zeros(3)):
+        assert x.add_(1) is x
+
+
 def test_D96_a_mode_is_off_the_stack_in_its_handler(x):
     class Mode(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):

@@ -142,6 +142,14 @@ def test_batch_norm_tracks_and_uses_its_statistics():
     assert layer.num_batches_tracked.item() == 1
 
 
+@pytest.mark.parametrize(("eps", "training"), [(0.0, True), (-1.0, True), (-1.0, False)])
+def test_batch_norm_refuses_an_eps_that_may_divide_by_zero(eps, training):
+    layer = nn.BatchNorm1d(3, eps=eps).train(training)
+    with pytest.raises(ValueError, match="eps must be"):
+        layer(mq.randn(10, 3))
+    assert nn.BatchNorm1d(3, eps=0.0).eval()(mq.ones(2, 3)).shape == (2, 3)
+
+
 def test_batch_norm_without_momentum_averages_all_batches():
     layer = nn.BatchNorm1d(1, momentum=None)
     for value in (1.0, 2.0, 6.0):

@@ -24,8 +24,10 @@ class Wrapper(Tensor):
         cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         tree_map = torch.utils._pytree.tree_map
-        given = tree_map(lambda t: t.inner if isinstance(t, Wrapper) else t, args)
-        result = func(*given, **(kwargs or {}))
+        given, named = tree_map(
+            lambda t: t.inner if isinstance(t, Wrapper) else t, (args, kwargs or {})
+        )
+        result = func(*given, **named)
         return tree_map(lambda t: Wrapper(t) if isinstance(t, Tensor) else t, result)
 
 
@@ -153,3 +155,15 @@ def test_a_wrapper_may_keep_what_it_wraps_under_any_name() -> None:
     x = Wrapper(mq.arange(4.0))
     assert x.narrow(0, 1, 2)._data.tolist() == [1.0, 2.0]
     assert isinstance(x._data, mq.Tensor)
+
+
+def test_D99_what_an_operator_writes_is_its_result_whatever_the_handler_gives() -> None:
+    """Handlers wrap what they get anew, and the new object has no history."""
+    w = Wrapper(mq.ones(1, 3), requires_grad=True)
+    doubled = w * 2
+    assert doubled.mul_(3) is doubled
+    places = Wrapper(mq.zeros(1, dtype=mq.int64))
+    found = torch.max(w.detach(), 1, out=(Wrapper(mq.zeros(1)), places))
+    assert found[1] is places
+    (w[0] @ Wrapper(mq.ones(3, 2))).sum().backward()  # its kernel ends with squeeze_
+    assert w.grad.inner.tolist() == [[2.0] * 3]

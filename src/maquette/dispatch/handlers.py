@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 from weakref import WeakSet
 
 from maquette.dispatch import keysets as K
@@ -28,7 +28,7 @@ from maquette.dispatch.modes import (
 )
 from maquette.dispatch.operator import OpOverload, set_fallback
 from maquette.dispatch.overrides import PYTHON_DISPATCHER
-from maquette.dispatch.schemas.matching import check_result, normaliser
+from maquette.dispatch.schemas.matching import check_result, normaliser, returned_arguments
 from maquette.dispatch.tls import tls
 
 _MODE_BITS = PYTHON | SNAPSHOT
@@ -57,6 +57,7 @@ def _asking(op: OpOverload, *, noting: bool) -> Boxed:
     schema = op._schema
     as_seen: Callable[..., Any] | None = None  # those who answer with kernels' parameters need none
     one_tensor = len(schema.returns) == 1 and schema.returns[0].type.kind == "tensor"
+    returned = returned_arguments(schema)
     below = ~_MODE_BITS
 
     def kernel(ks: int, *params: object) -> object:
@@ -117,9 +118,10 @@ def _asking(op: OpOverload, *, noting: bool) -> Boxed:
                 st._derive()
             st.snapshot = outer
         if one_tensor and isinstance(result, TensorBase):
-            return result  # `check_result`, where there is nothing to convert
+            # `check_result`, where there is nothing to convert
+            return params[cast(int, returned[0])] if returned else result
         if result is not NotImplemented:
-            return check_result(schema, result)
+            return _answer(op, returned, result, params)
         if noting:
             st.snapshot = include, exclude
         try:
@@ -170,6 +172,7 @@ def _ask_classes(
 ) -> object:
     """What the subclasses among the arguments answer, where the top mode has not."""
     args, kwargs = normaliser(op._schema)(tuple(params))
+    returned = returned_arguments(op._schema)
     st = tls.st
     exclude = st.exclude
     st.set_exclude(exclude | ABOVE_PYTHON)
@@ -177,10 +180,30 @@ def _ask_classes(
         for cls in types:
             result = _handler_of(cls, op)(op, types, args, kwargs)
             if result is not NotImplemented:
-                return check_result(op._schema, result)
+                return _answer(op, returned, result, params)
     finally:
         st.set_exclude(exclude)
     _raise_declined(op, mode, types, params)
+
+
+def _answer(
+    op: OpOverload,
+    returned: Sequence[int | None],
+    result: object,
+    params: Sequence[object],
+) -> object:
+    """What a handler has given, checked; for what the operator wrote, the argument itself.
+
+    A handler wraps what it gets from below anew, and the new object has neither the identity nor
+    the history of the one that was written.
+    """
+    checked = check_result(op._schema, result)
+    if not returned:
+        return checked
+    if len(returned) == 1:
+        return params[cast(int, returned[0])]
+    values = cast("tuple[object, ...]", checked)
+    return tuple([v if i is None else params[i] for v, i in zip(values, returned, strict=True)])
 
 
 def _handler_of(cls: type, op: OpOverload) -> Callable[..., object]:

@@ -13,7 +13,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import ModuleType
-from typing import Any, ClassVar, Protocol, TypeGuard
+from typing import Any, ClassVar, Protocol, TypeGuard, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -273,8 +273,12 @@ class Backend:
 
     def windows(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
         """An array of another shape and byte strides over the memory of one; only read."""
-        view: Array = self.namespace.lib.stride_tricks.as_strided(array, shape, strides)
-        return view
+        kind, as_strided = array.dtype, self.namespace.lib.stride_tricks.as_strided
+        if kind.name != "complex32":
+            view: Array = as_strided(array, shape, strides)
+            return view
+        # NumPy goes by a letter for each type here, and does not know the one of complex32.
+        return cast(Array, as_strided(array.view("u4"), shape, strides).view(kind))
 
     def on_host(self, kernel: Callable[..., object], params: Sequence[object]) -> object:
         """Run a kernel on NumPy's copies of its operands, and bring the results back."""

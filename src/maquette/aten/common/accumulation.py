@@ -20,6 +20,7 @@ Index: TypeAlias = tuple[slice | int | EllipsisType, ...]
 Number: TypeAlias = bool | int | float | complex
 
 _SINGLE = np.dtype(np.float32)
+_COMPLEX_OF_HALVES = "W"  # of complex32, which NumPy knows through ml_dtypes
 _NARROW = frozenset(
     {
         "float16",
@@ -46,7 +47,10 @@ def _is_narrow(kind: np.dtype[Any]) -> bool:
 
 def wide(array: Array) -> Array:
     """The array in the type that sums and products of its elements are taken in."""
-    return converted(array, _SINGLE) if is_narrow(array) else array
+    if is_narrow(array):
+        return converted(array, _SINGLE)
+    # The letter, unlike the name, is told at once.
+    return array.astype(np.complex64) if array.dtype.kind == _COMPLEX_OF_HALVES else array
 
 
 def scaled(array: Array, factor: Number) -> Array:

@@ -272,6 +272,29 @@ def _check_return(schema: FunctionSchema, expected: Argument, value: object) -> 
         _fail_result(schema, f"a value of type '{type}'{name}", value)
 
 
+def returned_arguments(schema: FunctionSchema) -> tuple[int | None, ...]:
+    """For each return, the position of the written argument that it is; () if none is one.
+
+    ``Tensor(a!)`` among the arguments and again among the returns is one tensor.
+    """
+    known = schema.memo.get("returned_arguments")
+    if known is None:
+        written = {_written_set(a): i for i, a in enumerate(schema.arguments)}
+        written.pop(None, None)
+        found = [written.get(_written_set(r)) for r in schema.returns]
+        known = () if all(i is None for i in found) else tuple(found)
+        schema.memo["returned_arguments"] = known
+    return cast("tuple[int | None, ...]", known)
+
+
+def _written_set(a: Argument) -> frozenset[str] | None:
+    """The alias sets of one written tensor."""
+    alias = a.alias_info
+    if alias is None or not alias.is_write or a.type.kind != "tensor":
+        return None
+    return alias.before_set
+
+
 def _fail_result(
     schema: FunctionSchema, expected: str, result: object, found: str = ""
 ) -> NoReturn:

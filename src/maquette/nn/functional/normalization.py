@@ -28,10 +28,14 @@ def batch_norm(
 
     In training the running statistics, where given, move by `momentum`, in place.
 
-    Raises ValueError when training on one value a channel.
+    Raises ValueError when training on one value a channel, and for an `eps` that is negative, or
+    zero in training.
     """
     if training:
         _check_more_than_one_value("batch_norm", input.shape, _values_per_channel(input.shape))
+    if eps < 0.0 or (training and eps == 0.0):
+        least = "positive during training" if training else "non-negative"
+        raise ValueError(f"batch_norm: eps must be {least}, but got {eps}.")
     return mq.batch_norm(
         input,
         weight,
