@@ -24,6 +24,11 @@ def test_T10_a_device_without_index_is_another() -> None:
     assert canonical(device("cuda:1")) is device("cuda:1")
 
 
+@pytest.mark.parametrize("name", ["cpu:0", "cpu:3", "meta:0", "meta:1"])
+def test_T10_there_is_one_cpu_and_one_meta_device(name: str) -> None:
+    assert canonical(device(name)) is device(name.partition(":")[0])
+
+
 def test_T10_unknown_type_names_the_known() -> None:
     with pytest.raises(RuntimeError, match=r"Expected one of cpu, cuda, .*: foo"):
         device("foo")

@@ -108,3 +108,17 @@ def test_T33_a_copy_of_an_array_keeps_the_order_of_its_dimensions(make):
     array[:] = 0
     assert copied.sum() == 276
     assert make(array[:, :, ::2]).stride() == (1, 8, 4)
+
+
+@pytest.mark.parametrize("where", ["cpu:0", "cpu:1", mq.device("cpu", 0)])
+def test_T10_tensors_of_one_cpu_meet_whatever_index_it_was_asked_for_by(where: object) -> None:
+    x = mq.ones(2, device=where)
+    assert x.device == mq.device("cpu")
+    assert mq.equal(x + mq.ones(2), mq.full((2,), 2.0))
+    assert mq.zeros(1, device="meta:0").device == mq.device("meta")
+
+
+def test_T17_a_cpu_asked_for_by_index_copies_as_in_pytorch() -> None:
+    x = mq.ones(2)
+    assert x.to("cpu") is x
+    assert x.to("cpu:0").data_ptr() != x.data_ptr()

@@ -116,7 +116,11 @@ meta: Final = device("meta")
 
 
 def canonical(where: device) -> device:
-    """The device a tensor made on `where` carries: accelerators without an index get index 0."""
-    if where.index is not None or where.type in _HAVE_NO_INDEX:
-        return where
-    return device(where.type, 0)
+    """The device a tensor made on `where` carries.
+
+    Accelerators without an index get index 0; there is one cpu and one meta device, whatever the
+    index they are asked for by, so ``cpu:0`` and ``cpu`` hold tensors that meet.
+    """
+    if where.type in _HAVE_NO_INDEX:
+        return where if where.index is None else device(where.type)
+    return where if where.index is not None else device(where.type, 0)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from maquette.core.device import cpu, device
+from maquette.core.device import canonical, cpu, device
 from maquette.dispatch.keysets import AUTOCAST, WATCHED
 from maquette.dispatch.tls import tls
 from maquette.tensor.backend import Array, backend_of
@@ -67,7 +67,7 @@ class UntypedStorage(StorageMethods):
         device: device | str = cpu,
     ) -> None:
         if on is None:
-            on = device if isinstance(device, Device) else Device(device)
+            on = canonical(Device(device))
             nbytes, data = given_bytes(nbytes, on)
         self._nbytes: int = nbytes  # type: ignore[assignment]  # a number wherever `on` is given
         self.device = on

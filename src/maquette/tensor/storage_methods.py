@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from maquette.core.device import cpu, device
+from maquette.core.device import canonical, cpu, device
 from maquette.core.dtype import dtype
 from maquette.tensor.backend import Array, backend_of
 
@@ -304,7 +304,7 @@ class StorageMethods:
 
 
 def _device(where: device | str) -> device:
-    return where if isinstance(where, device) else device(where)
+    return canonical(device(where))
 
 
 __all__ = ["StorageMethods", "given_bytes"]

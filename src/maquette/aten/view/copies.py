@@ -307,7 +307,8 @@ def converted(
     if (
         not copy
         and (dtype is None or dtype is meta.dtype)
-        and (where is None or where is meta.device)
+        # As in PyTorch, ``cpu:0`` by name is not the ``cpu`` that a tensor is on: it copies.
+        and (device is None or (where is meta.device and device.index in (None, where.index)))
         and (format is None or format is preserve_format or format is meta.suggested_format)
     ):
         return self
