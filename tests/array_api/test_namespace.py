@@ -124,3 +124,60 @@ def test_tanh_of_an_infinite_real_part_has_an_imaginary_zero_of_the_same_sign(
     found = xp.tanh(mq.tensor([complex(end, imaginary)]))
     expected = complex(1.0 if end > 0 else -1.0, 0.0 if imaginary > 0 else -0.0)
     assert str(found.item()) == str(expected)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "joined"),
+    [
+        (mq.uint8, mq.uint32, mq.uint32),
+        (mq.uint16, mq.uint64, mq.uint64),
+        (mq.uint16, mq.int8, mq.int32),
+        (mq.uint32, mq.int64, mq.int64),
+        (mq.uint8, mq.int8, mq.int16),
+        (mq.uint64, mq.float32, mq.float32),
+        (mq.uint16, mq.complex64, mq.complex64),
+    ],
+)
+def test_unsigned_dtypes_promote_as_the_standard_says(
+    one: mq.dtype, other: mq.dtype, joined: mq.dtype
+) -> None:
+    assert xp.result_type(one, other) is xp.result_type(other, one) is joined
+    assert xp.add(mq.ones(2, dtype=one), mq.ones(2, dtype=other)).dtype is joined
+    assert xp.can_cast(one, joined)
+
+
+def test_no_dtype_holds_uint64_and_a_signed_one() -> None:
+    with pytest.raises(TypeError, match="hold"):
+        xp.result_type(mq.uint64, mq.int8)
+    assert not xp.can_cast(mq.uint64, mq.int64)
+
+
+def test_every_dtype_of_the_standard_is_a_name_and_told_by_its_kind() -> None:
+    told = xp.__array_namespace_info__().dtypes(kind="unsigned integer")
+    assert list(told) == ["uint8", "uint16", "uint32", "uint64"]
+    assert all(getattr(xp, name) is dtype for name, dtype in told.items())
+
+
+def test_sums_of_unsigned_integers_are_unsigned_and_a_dtype_that_is_asked_for_is_kept() -> None:
+    x = mq.tensor([200, 200], dtype=mq.uint8)
+    assert xp.sum(x).dtype is xp.prod(x).dtype is xp.cumulative_sum(x).dtype is mq.uint64
+    assert xp.prod(x, dtype=mq.uint8).dtype is mq.uint8
+
+
+def test_quotients_of_infinities_are_rounded_down_not_lost() -> None:
+    end = math.inf
+    found = xp.floor_divide(
+        mq.tensor([end, end, -end, 1.0, -1.0]), mq.tensor([2, -2, 2, -end, end])
+    )
+    assert found.tolist() == [end, -end, -end, 0.0, 0.0]
+    assert xp.signbit(found).tolist() == [False, True, True, True, True]
+
+
+def test_a_remainder_of_zero_has_the_sign_of_the_divisor() -> None:
+    found = xp.remainder(mq.tensor([-0.0, 0.0, 4.0]), mq.tensor([2.0, -2.0, -2.0]))
+    assert xp.signbit(found).tolist() == [False, True, True]
+
+
+def test_cross_products_broadcast() -> None:
+    found = xp.linalg.cross(mq.ones(0, 3), mq.ones(3))
+    assert found.shape == (0, 3)

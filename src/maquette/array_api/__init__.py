@@ -169,6 +169,9 @@ from maquette.core.dtype import (
     int32,
     int64,
     uint8,
+    uint16,
+    uint32,
+    uint64,
 )
 
 __array_api_version__ = "2024.12"
@@ -316,6 +319,9 @@ __all__ = [
     "tril",
     "triu",
     "trunc",
+    "uint16",
+    "uint32",
+    "uint64",
     "uint8",
     "unique_all",
     "unique_counts",

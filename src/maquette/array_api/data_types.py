@@ -25,6 +25,9 @@ from maquette.core.dtype import (
     int64,
     promote_types,
     uint8,
+    uint16,
+    uint32,
+    uint64,
 )
 from maquette.core.dtype import (
     dtype as DType,
@@ -36,7 +39,7 @@ Number = bool | int | float | complex
 KINDS: dict[str, tuple[DType, ...]] = {
     "bool": (bool_,),
     "signed integer": (int8, int16, int32, int64),
-    "unsigned integer": (uint8,),
+    "unsigned integer": (uint8, uint16, uint32, uint64),
     "real floating": (float32, float64),
     "complex floating": (complex64, complex128),
 }
@@ -131,9 +134,30 @@ def _dtype_of(value: Tensor | DType) -> DType:
 
 
 def _joined(one: DType, other: DType) -> DType:
-    if one != other and bool_ in (one, other):
+    if one == other:
+        return one
+    unsigned = KINDS["unsigned integer"]
+    if one in KINDS["integral"] and other in KINDS["integral"]:
+        if (one in unsigned) == (other in unsigned):
+            return one if one.itemsize > other.itemsize else other
+        return _signed_for(one, other) if one in unsigned else _signed_for(other, one)
+    if bool_ in (one, other):
         raise TypeError(f"expected dtypes of one kind, got {one} and {other}; cast one with astype")
+    for integer, wide in ((one, other), (other, one)):
+        if integer in KINDS["integral"]:  # which the standard leaves open: PyTorch's answer
+            return wide
     return promote_types(one, other)
+
+
+def _signed_for(unsigned: DType, signed: DType) -> DType:
+    """The least signed dtype for the values of both; PyTorch has one for uint8 only."""
+    for wide in KINDS["signed integer"]:
+        if wide.itemsize > unsigned.itemsize and wide.itemsize >= signed.itemsize:
+            return wide
+    raise TypeError(
+        f"expected dtypes that an integer dtype can hold, got {unsigned} and {signed}; cast one "
+        f"with astype"
+    )
 
 
 _RANKS: dict[type, int] = {bool: 0, int: 1, float: 2, complex: 3}

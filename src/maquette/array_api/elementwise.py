@@ -82,6 +82,22 @@ def _imag(x: Tensor) -> Tensor:
     return x.imag if x.dtype.is_complex else mq.zeros_like(x)
 
 
+def _floor_divide(x1: Tensor, x2: Tensor) -> Tensor:
+    found = mq.floor_divide(x1, x2)
+    if not found.dtype.is_floating_point:
+        return found
+    # Of infinities PyTorch takes the remainder first, as Python does, which gives NaN or -1.
+    return mq.where(mq.isinf(x1) | mq.isinf(x2), mq.true_divide(x1, x2), found)
+
+
+def _remainder(x1: Tensor, x2: Tensor) -> Tensor:
+    found = mq.remainder(x1, x2)
+    if not found.dtype.is_floating_point:
+        return found
+    # PyTorch's zero has the sign of the dividend.
+    return mq.where(found == 0, mq.copysign(found, x2), found)
+
+
 abs = _of_one("abs", mq.abs, "The magnitude of each element.")
 acos = _of_one("acos", mq.acos, "The angle whose cosine each element is.")
 acosh = _of_one("acosh", mq.acosh, "The number whose hyperbolic cosine each element is.")
@@ -142,7 +158,7 @@ copysign = _of_two(
 divide = _of_two("divide", mq.true_divide, "The quotient of each two elements.")
 equal = _of_two("equal", mq.eq, "Whether each two elements are equal.")
 floor_divide = _of_two(
-    "floor_divide", mq.floor_divide, "The quotient of each two elements, rounded down."
+    "floor_divide", _floor_divide, "The quotient of each two elements, rounded down."
 )
 greater = _of_two("greater", mq.gt, "Whether the first is greater.")
 greater_equal = _of_two("greater_equal", mq.ge, "Whether the first is not less.")
@@ -161,9 +177,7 @@ nextafter = _of_two(
 )
 not_equal = _of_two("not_equal", mq.ne, "Whether each two elements differ.")
 pow = _of_two("pow", mq.pow, "The first to the power of the second.")
-remainder = _of_two(
-    "remainder", mq.remainder, "What division leaves, with the sign of the divisor."
-)
+remainder = _of_two("remainder", _remainder, "What division leaves, with the sign of the divisor.")
 subtract = _of_two("subtract", mq.sub, "The difference of each two elements.")
 
 

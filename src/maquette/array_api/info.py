@@ -18,6 +18,9 @@ from maquette.core.dtype import (
     int32,
     int64,
     uint8,
+    uint16,
+    uint32,
+    uint64,
 )
 
 _NAMES: dict[str, DType] = {
@@ -27,6 +30,9 @@ _NAMES: dict[str, DType] = {
     "int32": int32,
     "int64": int64,
     "uint8": uint8,
+    "uint16": uint16,
+    "uint32": uint32,
+    "uint64": uint64,
     "float32": float32,
     "float64": float64,
     "complex64": complex64,

@@ -105,7 +105,7 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
 def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     """The cross product of vectors of three."""
     left, right = promoted("cross", x1, x2)
-    return mq.linalg_cross(left, right, dim=axis)
+    return mq.linalg_cross(*mq.broadcast_tensors(left, right), dim=axis)
 
 
 def det(x: Tensor, /) -> Tensor:

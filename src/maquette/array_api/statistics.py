@@ -10,8 +10,8 @@ import builtins
 from collections.abc import Callable
 
 from maquette.api import functions as mq
-from maquette.array_api.data_types import DType
-from maquette.core.dtype import bool_, int64
+from maquette.array_api.data_types import KINDS, DType
+from maquette.core.dtype import bool_, int64, uint64
 from maquette.tensor.tensor import Tensor
 
 Axis = int | tuple[int, ...] | None
@@ -44,7 +44,7 @@ def mean(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
 def sum(
     x: Tensor, /, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False
 ) -> Tensor:
-    """The sum; of small integers in int64."""
+    """The sum; of integers in int64 or uint64."""
     axes, dtype = _axes(x, axis), dtype or _summed(x.dtype)
     return mq.sum(x, axes, keepdims, dtype=dtype) if axes else x.to(dtype, copy=True)
 
@@ -52,15 +52,18 @@ def sum(
 def prod(
     x: Tensor, /, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False
 ) -> Tensor:
-    """The product; of small integers in int64."""
-    found = x.to(dtype or _summed(x.dtype), copy=True)
+    """The product; of integers in int64 or uint64."""
+    dtype = dtype or _summed(x.dtype)
+    found = x.to(dtype, copy=True)
     for one in sorted((a % x.ndim for a in _axes(x, axis)), reverse=True):
-        found = mq.prod(found, one, keepdims)
+        found = mq.prod(found, one, keepdims, dtype=dtype)
     return found
 
 
 def _summed(dtype: DType) -> DType:
-    return dtype if dtype.is_floating_point or dtype.is_complex else int64
+    if dtype.is_floating_point or dtype.is_complex:
+        return dtype
+    return uint64 if dtype in KINDS["unsigned integer"] else int64
 
 
 def var(
