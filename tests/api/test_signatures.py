@@ -121,3 +121,21 @@ def test_dimensions_may_be_given_one_by_one_where_one_alone_means_another_form()
     assert [part.shape[1] for part in torch.zeros(1, 4).hsplit(1, 3)] == [1, 2, 1]
     with pytest.raises(TypeError, match="squeeze"):
         torch.squeeze(x, 0, 1)  # a function takes a tuple
+
+
+@pytest.mark.parametrize(
+    ("kind", "meant"),
+    [(float, mq.float64), (int, mq.int64), (complex, mq.complex128)],
+)
+def test_T30_pythons_types_of_numbers_are_dtypes_by_place_too(kind: type, meant: mq.dtype) -> None:
+    x = mq.ones(2, dtype=mq.float64)
+    assert x.view(kind).dtype is x.view(meant).dtype is meant
+    assert mq.view_copy(x, kind).dtype is mq.softmax(x, 0, float).to(kind).dtype is meant
+    assert mq.promote_types(kind, mq.int8) is mq.promote_types(meant, mq.int8)
+    assert mq.can_cast(int, kind) is True
+    assert mq.frombuffer(bytearray(16), dtype=kind).dtype is meant
+
+
+def test_T30_norms_and_modules_take_pythons_float_for_a_dtype() -> None:
+    assert mq.norm(mq.ones(2), dtype=float).dtype is mq.float64
+    assert mq.nn.Linear(2, 2).to(float).weight.dtype is mq.float64

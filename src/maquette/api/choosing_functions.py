@@ -9,6 +9,7 @@ from maquette.core.dtype import dtype
 from maquette.core.errors import check
 from maquette.core.fitting import plain
 from maquette.core.layout import strided
+from maquette.core.promotion import PYTHON_DTYPES
 from maquette.dispatch.registry import find_packet
 from maquette.tensor.tensor import Tensor
 
@@ -72,7 +73,7 @@ def norm(
     dtype: dtype | None = None,
 ) -> object:
     """The vector norm over ``dim``, or, for "nuc" and "fro" of more dimensions, the matrix norm."""
-    p, dim = plain(p), plain(dim)
+    p, dim, dtype = plain(p), plain(dim), PYTHON_DTYPES.get(dtype, dtype)
     dims = [dim] if isinstance(dim, int) else None if dim is None else list(dim)
     written = {} if out is None else {"out": out}
     suffix = "" if out is None else "out"

@@ -33,6 +33,7 @@ from maquette.core.fitting import check_fits
 from maquette.core.layout import layout as Layout
 from maquette.core.layout import strided
 from maquette.core.meta import TensorMeta
+from maquette.core.promotion import PYTHON_DTYPES
 from maquette.core.size import Size
 from maquette.core.symbols import node_of
 from maquette.core.warned import warn_once
@@ -475,6 +476,7 @@ def frombuffer(
         raise ValueError(
             f"object does not implement Python buffer protocol: it is of {type(buffer)}"
         ) from error
+    dtype = PYTHON_DTYPES.get(dtype, dtype)
     size = dtype.itemsize
     rest = raw.nbytes - offset
     check_value(

@@ -19,9 +19,10 @@ from maquette.api.other_forms import other_forms
 from maquette.api.result_classes import result_class
 from maquette.api.signatures import fits, refused
 from maquette.core.device import cpu, device
-from maquette.core.dtype import bool_, complex128, dtype, float64, int64
+from maquette.core.dtype import dtype, int64
 from maquette.core.errors import check
 from maquette.core.fitting import check_int
+from maquette.core.promotion import PYTHON_DTYPES
 from maquette.core.size import Size
 from maquette.dispatch.modes import WATCHED
 from maquette.dispatch.operator import OpOverload, failed_to_bind
@@ -38,12 +39,6 @@ from maquette.tensor.tensor import Tensor
 Face = Callable[..., Any]  # what an operator returns, its schema says
 _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
 _SYNONYMS = {**_NUMPY_NAMES, "input": "self", "x1": "self", "x2": "other"}
-_PYTHON_DTYPES: dict[object, dtype] = {
-    float: float64,
-    int: int64,
-    bool: bool_,
-    complex: complex128,
-}
 _DTYPES = frozenset((dtype, type(None)))
 _LISTS = frozenset((list, tuple, Size))
 _INTS = frozenset((int, SymInt))
@@ -148,6 +143,10 @@ class _Forms:
         listed = args[self.at :]
         if self.also_listed and len(listed) > 1 and {type(size) for size in listed} <= _INTS:
             return full(*args[: self.at], listed, **kwargs)
+        if any(isinstance(value, type) for value in args):  # ``x.view(int)``
+            meant = tuple(PYTHON_DTYPES.get(v, v) if isinstance(v, type) else v for v in args)
+            if meant != args:
+                return full(*meant, **kwargs)
         for positional, named in other_forms(self.name, args, kwargs, self.overloads):
             with contextlib.suppress(TypeError):
                 return full(*positional, **named)
@@ -430,10 +429,10 @@ def given_dtype(function: str, value: object) -> dtype | None:
     """The dtype that is passed to a function: one of ours, or float, int, bool, complex for one."""
     if isinstance(value, dtype) or value is None:
         return value
-    if not isinstance(value, type) or value not in _PYTHON_DTYPES:
+    if not isinstance(value, type) or value not in PYTHON_DTYPES:
         what = type(value).__name__
         raise TypeError(f"{function}(): argument 'dtype' must be torch.dtype, not {what}")
-    return _PYTHON_DTYPES[value]
+    return PYTHON_DTYPES[value]
 
 
 def _translate(

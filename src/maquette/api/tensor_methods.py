@@ -17,14 +17,8 @@ from maquette.core.device import device as Device
 from maquette.core.dtype import dtype as DType
 from maquette.core.layout import memory_format as MemoryFormat
 from maquette.core.meta import TensorMeta
+from maquette.core.promotion import PYTHON_DTYPES
 from maquette.tensor.tensor import Tensor
-
-_PYTHON_TYPES: dict[object, DType] = {
-    float: dtypes.float64,
-    int: dtypes.int64,
-    bool: dtypes.bool_,
-    complex: dtypes.complex128,
-}
 
 
 def to(
@@ -47,7 +41,7 @@ def to(
         first = rest.pop(0)
         if isinstance(first, Tensor):
             other = first
-        elif isinstance(first, DType) or first in _PYTHON_TYPES:
+        elif isinstance(first, DType) or first in PYTHON_DTYPES:
             dtype = _dtype(first)
         elif first is not None:
             device = _device(first)
@@ -64,14 +58,14 @@ def to(
 
 
 def _is_dtype(value: object) -> bool:
-    return value is None or isinstance(value, DType) or value in _PYTHON_TYPES
+    return value is None or isinstance(value, DType) or value in PYTHON_DTYPES
 
 
 def _dtype(value: object) -> DType | None:
     if value is None or isinstance(value, DType):
         return value
-    if value in _PYTHON_TYPES:
-        return _PYTHON_TYPES[value]
+    if value in PYTHON_DTYPES:
+        return PYTHON_DTYPES[value]
     raise TypeError(f"to() expected a dtype, got {type(value).__name__}")
 
 
@@ -146,7 +140,7 @@ def type_(
     """The type's name of old, ``torch.FloatTensor``; with a dtype or such a name, a conversion."""
     if dtype is None:
         return _type_name(self.meta)
-    if isinstance(dtype, str) or (isinstance(dtype, type) and dtype not in _PYTHON_TYPES):
+    if isinstance(dtype, str) or (isinstance(dtype, type) and dtype not in PYTHON_DTYPES):
         text = dtype if isinstance(dtype, str) else _path_of(dtype)
         place, _, name = text.removeprefix("torch.").rpartition(".")
         if name not in _TYPE_NAMES:

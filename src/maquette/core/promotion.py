@@ -38,6 +38,14 @@ _FLOAT8: Final = frozenset(
 )
 _WIDE_UNSIGNED: Final = frozenset({st.uint16, st.uint32, st.uint64})
 
+#: What Python's types of numbers stand for wherever a dtype is asked for.
+PYTHON_DTYPES: Final[dict[object, dtype]] = {
+    float: st.float64,
+    int: st.int64,
+    bool: st.bool_,
+    complex: st.complex128,
+}
+
 # The default types are the process's, as in PyTorch; `set_default_dtype` is their only writer.
 defaults: Final = {"float": st.float32, "complex": st.complex64}
 
@@ -161,4 +169,5 @@ def _combined(strong: dtype | None, weak: dtype | None) -> dtype | None:
 
 def can_cast(from_: dtype, to: dtype) -> bool:
     """Whether a result of one type may be written to a tensor of another (spec T34)."""
-    return from_.category <= to.category
+    given, wanted = PYTHON_DTYPES.get(from_, from_), PYTHON_DTYPES.get(to, to)
+    return given.category <= wanted.category

@@ -17,6 +17,7 @@ from maquette.autograd import no_grad
 from maquette.core import dtype as dtypes
 from maquette.core.device import device
 from maquette.core.layout import memory_format
+from maquette.core.promotion import PYTHON_DTYPES
 from maquette.dispatch.subclasses import is_traceable_wrapper_subclass
 from maquette.nn.base.members import BUFFERS, PARAMETERS
 from maquette.nn.base.swapping import swap_tensors
@@ -195,6 +196,7 @@ def parse_to(*args: object, **kwargs: object) -> _Target:
     if kwargs.get("copy"):
         raise RuntimeError(".to() does not accept copy argument: deepcopy the module")
     given = {k: v for k, v in kwargs.items() if k != "copy"}
+    args = tuple(PYTHON_DTYPES.get(v, v) if isinstance(v, type) else v for v in args)
     order = next((f for f in _FORMS if _fits(f, args)), None)
     if order is None or given.keys() - (_NAMES - set(order[: len(args)])):
         raise TypeError(f"to() received an invalid combination of arguments - got {args, kwargs}")
@@ -203,7 +205,7 @@ def parse_to(*args: object, **kwargs: object) -> _Target:
     if isinstance(other, Tensor):
         given = {"device": other.device, "dtype": other.dtype, **given}
     place: Any = given.get("device")  # anything that names a device
-    kind: Any = given.get("dtype")
+    kind: Any = PYTHON_DTYPES.get(given.get("dtype"), given.get("dtype"))
     form: Any = given.get("memory_format")
     where = None if place is None else device(place)
     return _Target(where, kind, bool(given.get("non_blocking", False)), form)
