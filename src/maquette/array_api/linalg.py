@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from maquette.api import functions as mq
 from maquette.array_api.data_types import DType, promoted
-from maquette.array_api.manipulation import matrix_transpose
+from maquette.array_api.manipulation import broadcast_arrays, matrix_transpose
 from maquette.array_api.statistics import sum as _sum
 from maquette.core.broadcast import broadcast_shapes
 from maquette.tensor.tensor import Tensor
@@ -105,7 +105,7 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
 def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     """The cross product of vectors of three."""
     left, right = promoted("cross", x1, x2)
-    return mq.linalg_cross(*mq.broadcast_tensors(left, right), dim=axis)
+    return mq.linalg_cross(*broadcast_arrays(left, right), dim=axis)
 
 
 def det(x: Tensor, /) -> Tensor:
