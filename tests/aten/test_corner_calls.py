@@ -6,6 +6,7 @@ import pytest
 
 import maquette.torch as torch
 import maquette.torch.nn.functional as F
+from maquette.fx import make_fx
 from maquette.torch import nn
 
 
@@ -186,3 +187,23 @@ def test_integers_between_bounds_of_a_batch_are_those_of_a_loop(spaced: str) -> 
     looped = torch.stack([make(2.5, end, 4, dtype=torch.int64) for end in ends])
     batched = torch.vmap(lambda end: make(2.5, end, 4, dtype=torch.int64))(ends)
     assert torch.equal(batched, looped)
+
+
+def test_combinations_of_a_symbolic_size_are_those_of_this_size() -> None:
+    graph = make_fx(torch.combinations, tracing_mode="symbolic")(torch.arange(4.0))
+    assert torch.equal(graph(torch.arange(4.0)), torch.combinations(torch.arange(4.0)))
+
+
+def test_no_right_hand_sides_read_no_pivots_backward_either() -> None:
+    pivots = torch.zeros(1, dtype=torch.int32)
+    b, lu = (torch.ones(1, n, dtype=torch.float64, requires_grad=True) for n in (0, 1))
+    torch.lu_solve(b, lu, pivots).sum().backward()
+    assert lu.grad.tolist() == [[0.0]]
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_glu_takes_no_gradient_of_another_dtype(batched: bool) -> None:
+    call = torch.ops.aten.glu_backward
+    grad, x = torch.ones(2, 1), torch.ones(2, 2, dtype=torch.bfloat16)
+    with pytest.raises(RuntimeError, match="Found dtype Float but expected BFloat16"):
+        torch.vmap(lambda g, t: call(g, t, 0))(grad, x) if batched else call(grad, x, 1)

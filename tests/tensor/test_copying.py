@@ -198,3 +198,48 @@ def test_sparse_tensors_are_pickled(layout: mq.layout) -> None:
     made = pickle.loads(pickle.dumps(t))
     assert (made.layout, made.requires_grad, made.is_leaf) == (layout, True, True)
     assert made.to_dense().tolist() == [[0, 2], [3, 0]]
+
+
+class WithEmpty(mq.Tensor):
+    def new_empty(self, size):
+        return mq.empty(size).as_subclass(type(self))
+
+
+def test_T55_deepcopy_of_a_programs_class_is_made_by_the_class() -> None:
+    t = mq.tensor([[1.0, 2.0], [3.0, 4.0]]).t().as_subclass(WithEmpty)
+    t.note = [1]
+    one, view = copy.deepcopy([t, t[0]])
+    assert type(one) is type(view) is WithEmpty
+    assert one.tolist() == t.tolist()
+    assert (one.stride(), one.note) == ((1, 2), [1])
+    assert one.note is not t.note
+    assert one.untyped_storage() is view.untyped_storage()
+
+
+def test_T55_deepcopy_of_a_class_whose_new_empty_gives_another_is_refused() -> None:
+    class Plain(mq.Tensor):
+        pass
+
+    with pytest.raises(RuntimeError, match=r"new_empty\(\).* that of Plain gives a Tensor"):
+        copy.deepcopy(mq.ones(2).as_subclass(Plain))
+
+
+def test_T55_a_wrapper_is_copied_by_its_clone_and_no_handler_is_asked_for_a_copy() -> None:
+    asked = []
+
+    class Wrapping(mq.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            asked.append(func)
+            return wrapped() if wrong is None else wrong
+
+    def wrapped():
+        return mq.Tensor._make_wrapper_subclass(Wrapping, (2,))
+
+    wrong = None
+    assert type(copy.deepcopy(wrapped())) is Wrapping
+    assert type(copy.copy(wrapped())) is Wrapping
+    assert asked == [mq.ops.aten.clone.default]
+    wrong = mq.ones(2)
+    with pytest.raises(RuntimeError, match="cloning returns another instance of the same subclass"):
+        copy.deepcopy(wrapped())

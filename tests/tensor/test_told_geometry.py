@@ -117,3 +117,18 @@ def test_a_wrapper_may_have_further_keys():
     keys = mq.dispatch.DispatchKeySet("NestedTensor")
     t, _ = made_with({}, _extra_dispatch_keys=keys)
     assert mq.dispatch.keys(t).has("NestedTensor")
+
+
+@pytest.mark.parametrize("answer", [True, None])
+def test_a_handler_tells_the_order_of_strides(answer):
+    op = aten.is_strides_like_format.default
+    t, asked = made_with({op: answer}, dispatch_sizes_strides_policy="strides")
+    assert op(t, mq.channels_last) is bool(answer)
+    assert asked == [(op, mq.channels_last)]
+
+
+def test_contiguous_strides_are_like_those_of_no_format():
+    op = aten.is_strides_like_format.default
+    x = mq.ones(1, 2, 3, 4)
+    assert not op(x, mq.contiguous_format)
+    assert op(x.to(memory_format=mq.channels_last), mq.channels_last)

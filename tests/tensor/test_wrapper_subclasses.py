@@ -167,3 +167,113 @@ def test_D99_what_an_operator_writes_is_its_result_whatever_the_handler_gives() 
     assert found[1] is places
     (w[0] @ Wrapper(mq.ones(3, 2))).sum().backward()  # its kernel ends with squeeze_
     assert w.grad.inner.tolist() == [[2.0] * 3]
+
+
+class Plain(Tensor):
+    pass
+
+
+class Below(Plain):
+    pass
+
+
+OBJECTS: list[Callable[[type, Tensor], Tensor]] = [
+    lambda cls, t: t.as_subclass(cls),
+    lambda cls, t: Tensor._make_subclass(cls, t),
+    lambda cls, t: cls(t),
+]
+
+
+@pytest.mark.parametrize("made", OBJECTS)
+def test_T12_an_object_of_a_handlers_class_is_no_other_classs(
+    made: Callable[[type, Tensor], Tensor],
+) -> None:
+    with pytest.raises(RuntimeError, match=r"subclass Plain .* python object of type Wrapper"):
+        made(Plain, Wrapper(mq.ones(2)))
+
+
+@pytest.mark.parametrize("made", OBJECTS)
+def test_T12_what_a_handler_gives_for_the_alias_is_its_own_object(
+    made: Callable[[type, Tensor], Tensor],
+) -> None:
+    class Giving(Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, func: Any, *rest: Any, **named: Any) -> Any:
+            return mq.zeros(2)
+
+    with pytest.raises(RuntimeError, match="python object of type Tensor"):
+        made(Plain, mq.ones(2).as_subclass(Giving))
+
+
+@pytest.mark.parametrize("made", OBJECTS)
+def test_F9_a_fake_is_no_object_of_a_programs_class(made: Callable[[type, Tensor], Tensor]) -> None:
+    with mq.FakeTensorMode():
+        fake = mq.ones(2)
+    with pytest.raises(RuntimeError, match="python object of type FakeTensor"):
+        made(Plain, fake)
+    assert fake.as_subclass(Tensor).fake_mode is fake.fake_mode
+
+
+@pytest.mark.parametrize("made", OBJECTS)
+def test_T12_classes_without_handlers_take_each_others_objects(
+    made: Callable[[type, Tensor], Tensor],
+) -> None:
+    t = mq.ones(2)
+    for source in (Plain(t), Below(t), mq.nn.Parameter(t)):
+        assert [type(made(cls, source)) for cls in (Plain, Below)] == [Plain, Below]
+        assert type(Tensor(source)) is Tensor
+
+
+def test_D94_modes_are_not_told_of_new_objects() -> None:
+    told: list[Any] = []
+
+    class Noting(mq.dispatch.TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            told.append(func)
+            return func(*args, **(kwargs or {}))
+
+    t = mq.ones(2)
+    with Noting():
+        made = t.as_subclass(Plain)
+        Tensor._make_subclass(Wrapper, made)
+        made + 1
+    assert told == [mq.ops.aten.add.Tensor]
+
+
+def test_T12_the_storage_of_a_wrapper_has_no_address() -> None:
+    storage = Wrapper(mq.ones(2)).untyped_storage()
+    assert storage.nbytes() == 8
+    for use in (storage.data_ptr, lambda: storage.resize_(16), storage.clone):
+        with pytest.raises(RuntimeError, match="invalid python storage"):
+            use()
+    assert Wrapper(mq.ones(0)).untyped_storage().data_ptr() == 0
+
+
+@pytest.mark.parametrize("requires_grad", [True, False])
+def test_D100_a_handler_may_answer_none_for_a_tensor(requires_grad: bool) -> None:
+    class Answering(Wrapper):
+        @classmethod
+        def __torch_dispatch__(cls, func: Any, *rest: Any, **named: Any) -> Any:
+            return None
+
+    t = Answering(mq.ones(2), requires_grad=requires_grad)
+    assert (t * 2, t + t, t.exp()) == (None,) * 3
+
+
+def test_D98_questions_of_geometry_by_name_ask_no_handler() -> None:
+    aten = mq.ops.aten
+    asked: list[Any] = []
+
+    class Asked(Wrapper):
+        @classmethod
+        def __torch_dispatch__(cls, func: Any, *rest: Any, **named: Any) -> Any:
+            asked.append(func)
+            return True
+
+    t = Asked(mq.ones(2, 3))
+    assert aten.sym_size.default(t) == [2, 3]
+    assert aten.sym_stride.default(t) == [3, 1]
+    assert aten.is_same_size.default(t, t)
+    assert asked == [aten.is_same_size.default]

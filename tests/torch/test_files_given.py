@@ -216,6 +216,9 @@ class Slotted(torch.Tensor):
 
     __slots__ = ["inner", "unset"]
 
+    def new_empty(self, size: Any, **options: Any) -> Any:
+        return torch.empty(size, **options).as_subclass(type(self))
+
 
 @pytest.mark.parametrize(
     "copied",
@@ -274,7 +277,8 @@ def test_slots_are_copied_of_classes_that_say_they_are_in_torch(
 ) -> None:
     beside = ModuleType("torch.testing._internal.beside")
     monkeypatch.setitem(sys.modules, beside.__name__, beside)
-    kind = type("Beside", (torch.Tensor,), {"__slots__": ["inner"], "__module__": beside.__name__})
+    members = {"__slots__": ["inner"], "__module__": beside.__name__}
+    kind = type("Beside", (torch.Tensor,), members | {"new_empty": Slotted.new_empty})
     given = torch.ones(2).as_subclass(kind)
     given.inner = "kept"
     assert copy.deepcopy(given).inner == "kept"

@@ -181,3 +181,14 @@ def test_the_module_of_a_device() -> None:
     assert torch._utils._get_device_module("cuda") is torch.cuda
     with pytest.raises(RuntimeError, match=r"torch\.toaster"):
         torch._utils._get_device_module("toaster")
+
+
+def test_D104_dispatch_is_off_by_its_private_name() -> None:
+    class Refusing(torch.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            raise AssertionError(func)
+
+    t = torch.ones(2).as_subclass(Refusing)
+    with torch._C._DisableTorchDispatch():
+        assert (t + 1).tolist() == [2.0, 2.0]

@@ -48,7 +48,13 @@ from maquette.tensor.arrays import Array
 from maquette.tensor.interchange import from_dlpack
 from maquette.tensor.keys import inference_keys, keys_for
 from maquette.tensor.storage import OBSERVERS, UntypedStorage, announce, observers_paused
-from maquette.tensor.tensor import TENSOR_CONSTRUCTOR, Tensor, from_array, wrap
+from maquette.tensor.tensor import (
+    TENSOR_CONSTRUCTOR,
+    Tensor,
+    from_array,
+    instance_of,
+    wrap,
+)
 from maquette.tensor.typed_storage import TypedStorage
 
 Data: TypeAlias = object
@@ -546,7 +552,7 @@ def _construct(cls: type[Tensor], *args: object, **kwargs: object) -> Tensor:
     given = args[0] if len(args) == 1 else kwargs.get("data")
     kind = given.dtype if isinstance(given, Tensor) else get_default_dtype()
     made = legacy(kind, args, kwargs)
-    return made if cls is Tensor else made.as_subclass(cls)
+    return made if cls is Tensor else cast(Tensor, instance_of(cls, made, given))
 
 
 def legacy(kind: DType, args: Sequence[object], kwargs: dict[str, object]) -> Tensor:
@@ -554,9 +560,11 @@ def legacy(kind: DType, args: Sequence[object], kwargs: dict[str, object]) -> Te
 
     No ``__torch_function__`` is told of it.
     """
-    if tls.st.function_modes:
-        with DisableTorchFunction():
-            return legacy(kind, args, kwargs)
+    with DisableTorchFunction():
+        return _legacy(kind, args, kwargs)
+
+
+def _legacy(kind: DType, args: Sequence[object], kwargs: dict[str, object]) -> Tensor:
     device = kwargs.pop("device", None)
     if "size" in kwargs:
         args = (Size(kwargs.pop("size")),)  # type: ignore[arg-type]  # Size checks it

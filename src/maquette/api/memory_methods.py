@@ -33,12 +33,12 @@ def storage(self: Tensor) -> TypedStorage:
         UserWarning,
         stacklevel=2,
     )
-    return TypedStorage(dtype=self.dtype, wrap_storage=self._storage)
+    return TypedStorage(dtype=self.dtype, wrap_storage=self.untyped_storage())
 
 
 def _typed_storage(self: Tensor) -> TypedStorage:
     """`storage`, without its warning."""
-    return TypedStorage(dtype=self.dtype, wrap_storage=self._storage)
+    return TypedStorage(dtype=self.dtype, wrap_storage=self.untyped_storage())
 
 
 def _fix_weakref(self: Tensor) -> None:

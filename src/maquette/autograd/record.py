@@ -45,6 +45,9 @@ BELOW = ~(
 )
 
 
+_PYTHON = K.functionality_bits(DispatchKey.Python)
+
+
 def autograd_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
     """The callable that serves the autograd keys for ``op`` at the key set ``ks``."""
     below = _below(op, ks)
@@ -95,7 +98,7 @@ def _recording(
             # Before the call, as in PyTorch: hooks that have had enough of it stop it here.
             node.saved = node.save(None, *params)
         result = below(*params)
-        if node is not None:
+        if node is not None and result is not None:
             outputs = outputs_of(result)
             node.count = len(outputs)
             node.context = tls.st.node_context  # as modes that saw the call have left it
@@ -125,6 +128,8 @@ def _generated(op: OpOverload, plan: DerivativePlan, ks: int) -> Function:
         passed = ", ".join(f"p{i}" for i in range(len(plan.arguments)))
         lines = [f"def _kernel(_ks, {passed}):", *refusal_lines(op, plan)]
         lines += [f"    _r = _below({ks}, {passed})"]
+        if ks & _PYTHON:  # a handler may answer None, which is an undefined tensor
+            lines += ["    if _r is None:", "        return None"]
         if plan.one_output:
             lines += [
                 "    _d = _r.meta.dtype",

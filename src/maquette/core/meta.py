@@ -150,6 +150,11 @@ class TensorMeta:
             return self.is_contiguous
         return rules.is_channels_last(self.shape, self.strides, rank)
 
+    def is_strides_like(self, memory_format: MemoryFormat) -> bool:
+        """Whether the strides are in the order of a channels-last format, gaps allowed."""
+        wanted = memory_format in rules.CHANNELS_LAST_RANKS
+        return wanted and self.suggested_format is memory_format
+
     def __str__(self) -> str:
         place = "" if self.device is cpu else f" on {self.device}"
         return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]{place}"

@@ -74,7 +74,9 @@ def deep_copy(self: Tensor, memo: Memo) -> Tensor:
     """A copy over new memory, aliasing the copies of what this aliases (T55, F11).
 
     Raises RuntimeError for a tensor with history: only leaves are copied. A function mode, or a
-    class that overrides functions, is asked first.
+    class that overrides functions, is asked first. An object of a program's class is made by the
+    class: by ``new_empty``, or by ``clone`` where it has no memory; RuntimeError if what that gives
+    is of another class, as it is unless the class says otherwise.
     """
     if modes_are_active() or overrides_torch_function(type(self)):
         answer = call_torch_function(deep_copy, (self, memo), {})
@@ -98,6 +100,13 @@ def deep_copy(self: Tensor, memo: Memo) -> Tensor:
 
 
 def _copied_data(t: Tensor, memo: Memo) -> Tensor:
+    if not (issubclass(type(t), Parameter) or _is_ours(type(t))):
+        recording = tls.st.grad_enabled
+        tls.st.set_grad_enabled(False)
+        try:
+            return _copied_by_class(t, memo)
+        finally:
+            tls.st.set_grad_enabled(recording)
     if t.meta.layout in FAMILY:
         return t.detach().clone()
     _check_strided(t, "deepcopy")
@@ -109,6 +118,28 @@ def _copied_data(t: Tensor, memo: Memo) -> Tensor:
             value = copy.deepcopy(t.constant, memo)
         cast(FakeMode, t.fake_mode).constants.attach(made, value)
     return made
+
+
+def _copied_by_class(t: Tensor, memo: Memo) -> Tensor:
+    """The copy of an object of a program's class, which makes its objects itself."""
+    if t._mq_data is None or t.meta.numel == 0:  # a sparse one has no data of its own either
+        return _checked_class(t.clone(), t, "wrapper subclasses", "clone()", "cloning")
+    made: Tensor = t.new_empty([])
+    made = _checked_class(made, t, "non-wrapper subclasses", "new_empty()", "that function")
+    storage = copied_storage(t._storage, memo)
+    made.set_(storage, t.storage_offset(), t.size(), t.stride())
+    made = made.conj_physical() if t.is_conj() else made
+    return made.neg() if t.is_neg() else made
+
+
+def _checked_class(made: Tensor, like: Tensor, kinds: str, by: str, how: str) -> Tensor:
+    if type(made) is type(like):
+        return made
+    raise RuntimeError(
+        f"The default implementation of __deepcopy__() for {kinds} works for those that implement "
+        f"{by} and for which {how} returns another instance of the same subclass; that of "
+        f"{type(like).__name__} gives a {type(made).__name__}. Define {by} or __deepcopy__()"
+    )
 
 
 def _check_strided(t: Tensor, what: str) -> None:
@@ -160,7 +191,7 @@ def _materialized(t: Tensor) -> Tensor:
 
 def shallow_copy(self: Tensor) -> Tensor:
     """``copy.copy``: a leaf of the same class, attributes and memory (T55)."""
-    made = alias(self)
+    made = alias(self) if _is_ours(type(self)) else Tensor._alias(self)  # no handler is asked
     if type(made) is not type(self):
         made = of_class(type(self), made)
     vars(made).update(vars(self))

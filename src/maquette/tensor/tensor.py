@@ -29,7 +29,12 @@ from maquette.dispatch.abstract import (
 )
 from maquette.dispatch.guards import AutoDispatchBelowAutograd
 from maquette.dispatch.keysets import DispatchKey
-from maquette.dispatch.modes import WATCHED, WITHOUT_HANDLER
+from maquette.dispatch.modes import (
+    ACTIVE_MODES,
+    WATCHED,
+    WITHOUT_HANDLER,
+    disable_current_modes,
+)
 from maquette.dispatch.registry import find_packet
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import (
@@ -122,7 +127,7 @@ class Tensor(TensorHistory):
         other = alias(self)
         other._vc = None
         if other.__class__ is Tensor and self.__class__ is not Tensor and not self._is_param:
-            return cast(Tensor, _as_subclass(other, self.__class__))
+            return cast(Tensor, of_class(other, self.__class__))
         return other
 
     @data.setter
@@ -154,7 +159,11 @@ class Tensor(TensorHistory):
         refuse_deletion("data")
 
     def as_subclass(self, cls: type[T]) -> T:
-        """An alias of the tensor as an object of ``cls``, in the same place of autograd's graph."""
+        """An alias of the tensor as an object of ``cls``, in the same place of autograd's graph.
+
+        Modes are not told. RuntimeError where the alias is an object of another class already: that
+        of a fake, or what the handler of the tensor's class gave.
+        """
         if not issubclass(cls, Tensor):
             raise TypeError(f"as_subclass() takes a subclass of Tensor, got {cls!r}")
         with DisableTorchFunctionSubclass():
@@ -358,10 +367,32 @@ def _converted(t: TensorBase, cls: type) -> object:
 
 def _as_subclass(t: TensorBase, cls: type) -> object:
     """`Tensor.as_subclass`, where subclasses' handlers are off: an alias, untold to modes."""
+    source = cast(Tensor, t)
+    if tls.st.include & ACTIVE_MODES:
+        with disable_current_modes():
+            return _as_subclass(t, cls)
     if tls.st.function_modes:
         with DisableTorchFunction():
-            return of_class(cast(Tensor, t).alias(), cls)
-    return of_class(cast(Tensor, t).alias(), cls)
+            return instance_of(cls, source.alias(), source)
+    return instance_of(cls, source.alias(), source)
+
+
+def instance_of(cls: type, made: Tensor, source: object) -> object:
+    """An alias that was made of ``source``, as an object of ``cls``.
+
+    RuntimeError if it is an object of another class, which may be held elsewhere: a fake, or what
+    the handler of the source's class gave. The tensors of transforms stay what they are.
+    """
+    if issubclass(made.__class__, cls) or made._inside:
+        return made
+    given = isinstance(source, Tensor) and source._keys & _PYTHON & ~tls.st.exclude
+    if given or made.__class__ is not Tensor:
+        raise RuntimeError(
+            f"Creating a new Tensor subclass {cls.__name__} but the raw Tensor object is already "
+            f"associated to a python object of type {type(made).__name__}, which is not a subclass "
+            f"of the requested type. Take the tensor that the {type(source).__name__} is made of"
+        )
+    return of_class(made, cls)
 
 
 def of_class(t: TensorBase, cls: type) -> object:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 from maquette.core.device import canonical
 from maquette.core.device import device as Device
@@ -24,11 +24,13 @@ from maquette.core.size import Size
 from maquette.core.strides import CHANNELS_LAST_RANKS
 from maquette.dispatch.abstract import disabled_torch_dispatch
 from maquette.dispatch.keysets import DispatchKeySet
+from maquette.dispatch.modes import ACTIVE_MODES, disable_current_modes
 from maquette.dispatch.registry import find_packet
+from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import DisableTorchFunctionSubclass
 from maquette.tensor.keys import keys_for
 from maquette.tensor.storage import UntypedStorage
-from maquette.tensor.tensor import Tensor, alias, of_class, wrap
+from maquette.tensor.tensor import Tensor, alias, instance_of, of_class, wrap
 
 T = TypeVar("T", bound=Tensor)
 
@@ -67,9 +69,32 @@ def make_wrapper_subclass(
     keys = keys_for(meta)
     if _extra_dispatch_keys is not None:
         keys |= _extra_dispatch_keys.raw_repr()
-    plain = wrap(meta, UntypedStorage(meta.storage_bytes, where), None, keys)
+    plain = wrap(meta, _NoMemory(meta.storage_bytes, where), None, keys)
     made = _requiring_grad(cast(T, of_class(plain, cls)), requires_grad)
     return _telling(made, dispatch_sizes_strides_policy, dispatch_device, dispatch_layout)
+
+
+class _NoMemory(UntypedStorage):
+    """The storage of a wrapper: it counts the bytes that the class stands for, and has none."""
+
+    __slots__ = ()
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise RuntimeError(
+            f"{what} on an invalid python storage: a wrapper subclass's tensor has no memory of "
+            f"its own. Ask the tensor that it wraps"
+        )
+
+    def data_ptr(self) -> int:
+        if self.nbytes() == 0:
+            return 0
+        self._refuse("Attempted to access the data pointer")
+
+    def resize_(self, nbytes: int, *, shared: bool = True) -> UntypedStorage:
+        self._refuse("Attempted to call resize_()")
+
+    def clone(self) -> UntypedStorage:
+        self._refuse("Attempted to call copy_()")
 
 
 def _requiring_grad(made: T, asked: bool) -> T:
@@ -95,12 +120,21 @@ def make_subclass(
 ) -> T:
     """The memory of ``data`` as a tensor of ``cls``: a leaf, with a version of its own.
 
-    The dispatch_ arguments are those of `make_wrapper_subclass`.
+    The dispatch_ arguments are those of `make_wrapper_subclass`. RuntimeError for a fake, and where
+    the class of ``data`` has a handler, unless what that gives for ``detach`` is of ``cls``.
     """
-    plain = alias(data)
-    plain._vc = None
-    made = _requiring_grad(cast(T, of_class(plain, cls)), require_grad)
+    made = cast(T, instance_of(cls, _alias_untold(data), data))
+    made._vc = None
+    _requiring_grad(made, require_grad)
     return _telling(made, dispatch_sizes_strides_policy, dispatch_device, dispatch_layout)
+
+
+def _alias_untold(t: Tensor) -> Tensor:
+    """`alias`, of which modes learn nothing."""
+    if tls.st.include & ACTIVE_MODES:
+        with disable_current_modes():
+            return alias(t)
+    return alias(t)
 
 
 # --- geometry that a class tells --------------------------------------------------------------
@@ -216,6 +250,12 @@ class _ToldMeta(TensorMeta):
         operators = ("aten::is_contiguous.memory_format",)
         found = self.ask("is_contiguous_in", "strides", operators, memory_format)
         return self.made.is_contiguous_in(memory_format) if found is None else bool(found)
+
+    def is_strides_like(self, memory_format: MemoryFormat) -> bool:
+        """What the handler says of the order of the strides, or how the tensor was made."""
+        operators = ("aten::is_strides_like_format",)
+        found = self.ask("is_strides_like", "strides", operators, memory_format)
+        return self.made.is_strides_like(memory_format) if found is None else bool(found)
 
     def __str__(self) -> str:
         return str(self.made)

@@ -20,6 +20,7 @@ from maquette.core.errors import check
 from maquette.dispatch.abstract import disabled_torch_dispatch, disabled_torch_function
 from maquette.dispatch.guards import AutoDispatchBelowAutograd
 from maquette.dispatch.keysets import DispatchKeySet
+from maquette.dispatch.modes import no_dispatch
 from maquette.dispatch.overrides import enable_python_dispatcher
 from maquette.dispatch.packet import find_packet
 from maquette.dispatch.tls import tls
@@ -36,6 +37,7 @@ from maquette.tensor.tensor import Tensor
 from maquette.transforms.interpreter import temporarily_clear_interpreter_stack
 
 _get_nested_int = NestedInt
+_DisableTorchDispatch = no_dispatch
 _DisableFuncTorch = temporarily_clear_interpreter_stack
 # What classes set their handlers to, to switch them off.
 _disabled_torch_function_impl = disabled_torch_function
@@ -343,6 +345,7 @@ __all__ = [
     "_is_torch_function_mode_enabled",
     "_AutoDispatchBelowAutograd",
     "_DisableFuncTorch",
+    "_DisableTorchDispatch",
     "_EnablePythonDispatcher",
     "_WeakTensorRef",
     "_current_autograd_node",

@@ -10,7 +10,7 @@ out_dims)`` gets the values and speaks operators, so that it works under every l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from maquette.dispatch.forms import Form
 from maquette.dispatch.kernels import Kernel
@@ -64,8 +64,7 @@ def batched_call(op: OpOverload) -> Call:
     if rule is BROADCASTS and random:
         return random_call(op)
     if isinstance(rule, Decomposition):
-        function = rule.function
-        return lambda level, params: function(*params)
+        return _by_decomposition(op, rule.function)
     if callable(rule):
         return _by_rule(op, rule)
     definition = definition_of(op)
@@ -137,6 +136,24 @@ def _refusing(message: str) -> Call:
 
 
 # --- by a kernel, a definition or a rule ------------------------------------------------------
+
+
+def _by_decomposition(op: OpOverload, function: Callable[..., object]) -> Call:
+    """Run what vmap takes for the operator; what that refuses of an example is refused first."""
+
+    def call(level: VmapLevel, params: Sequence[object]) -> object:
+        if op.shape_rule is not None:
+            op.shape_rule(*map(_meta, params))
+        return function(*params)
+
+    return call
+
+
+def _meta(p: object) -> object:
+    """A parameter as a shape rule takes it, of tensors the metas, which hide the batch."""
+    if p.__class__ is tuple:
+        return tuple(map(_meta, cast("tuple[object, ...]", p)))
+    return p.meta if isinstance(p, Tensor) else p
 
 
 def _by_kernel(op: OpOverload, kernel: Kernel) -> Call:

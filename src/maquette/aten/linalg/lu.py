@@ -41,7 +41,7 @@ from maquette.core.dtype import int32
 from maquette.core.errors import check, check_data, of_data
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape
-from maquette.core.symbols import smaller
+from maquette.core.symbols import is_known, smaller
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
 from maquette.library.variants import check_castable, check_writable
@@ -552,6 +552,8 @@ def _packed_grad(
 ) -> Tensor:
     if not left:
         grad, result, adjoint = grad.mH, result.mH, not adjoint
+    if is_known(result.numel() == 0):  # no pivots were read, so they may be anything
+        return LU.new_zeros(LU.shape)
     permutation, lower, upper = lu_unpack(LU, pivots)
     if not adjoint:
         # L U X = P^H B.

@@ -52,7 +52,10 @@ define("aten::sym_is_contiguous(Tensor self, MemoryFormat memory_format=0) -> Sy
     lambda self, memory_format=contiguous_format: self.meta.is_contiguous_in(memory_format)
 )
 define("aten::is_strides_like_format(Tensor self, MemoryFormat memory_format) -> bool").composite(
-    lambda self, memory_format: self.meta.suggested_format is memory_format
+    lambda self, memory_format: self.meta.is_strides_like(memory_format)
 )
-describe("is_strides_like_format", "Whether the strides are in the order of a memory format.")
+describe(
+    "is_strides_like_format",
+    "Whether the strides are in the order of a channels-last format.",
+)
 describe("sym_is_contiguous", "Whether the elements lie in memory in the order of a format.")

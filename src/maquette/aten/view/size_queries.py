@@ -12,17 +12,15 @@ from maquette.library.page import define, describe
 
 sym_size = define("aten::sym_size(Tensor self) -> SymInt[]")
 sym_size.describe("The size of a dimension, a symbol where it is one.")
-sym_size.explicit(lambda self: list(self.meta.shape))
+sym_size.composite(lambda self: list(self.meta.shape))
 sym_stride = define("aten::sym_stride(Tensor self) -> SymInt[]")
 sym_stride.describe("The stride of a dimension, a symbol where it is one.")
-sym_stride.explicit(lambda self: list(self.meta.strides))
+sym_stride.composite(lambda self: list(self.meta.strides))
 # The lists are of plain ints: symbols among them specialize.
 define("aten::size(Tensor self) -> int[]").composite(lambda self: [int(n) for n in self.meta.shape])
 define("aten::stride(Tensor self) -> int[]").composite(
     lambda self: [int(n) for n in self.meta.strides]
 )
-for _page in (sym_size, sym_stride):
-    _page.nondifferentiable()
 
 _SIZES = {"sym_size": "SymInt", "size": "int"}
 _STRIDES = {"sym_stride": "SymInt", "stride": "int"}
@@ -52,10 +50,10 @@ describe(
 )
 define("aten::is_contiguous(Tensor self) -> bool").composite(lambda self: self.meta.is_contiguous)
 describe("is_contiguous", "Whether the elements lie in memory in row-major order without gaps.")
-define("aten::is_same_size(Tensor self, Tensor other) -> bool").composite(
-    lambda self, other: self.meta.shape == other.meta.shape
-)
-describe("is_same_size", "Whether two tensors have the same shape.")
+is_same_size = define("aten::is_same_size(Tensor self, Tensor other) -> bool")
+is_same_size.explicit(lambda self, other: self.meta.shape == other.meta.shape)
+is_same_size.nondifferentiable()
+is_same_size.describe("Whether two tensors have the same shape.")
 define("aten::can_cast(ScalarType from_, ScalarType to) -> bool").composite(can_cast)
 describe("can_cast", "Whether a dtype may be converted to another without losing its category.")
 define("aten::promote_types(ScalarType type1, ScalarType type2) -> ScalarType").composite(

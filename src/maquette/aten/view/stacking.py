@@ -150,7 +150,8 @@ def combinations_composite(self: Tensor, r: int, with_replacement: bool) -> obje
     check(r >= 0, lambda: f"Expect a non-negative number, but got {r}")
     if r == 0:
         return self.new_empty((0,))
-    places = _combined_places(self.meta.numel, r, with_replacement)
+    # A symbolic size becomes that of this call, as in PyTorch: the places are counted.
+    places = _combined_places(int(self.meta.numel), r, with_replacement)
     return stack([_taken(self, column) for column in places], 1)
 
 

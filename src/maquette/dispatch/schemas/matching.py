@@ -72,9 +72,10 @@ def _fit(schema: FunctionSchema, position: int, value: object, takes_numbers: bo
         return convert(type, value)
     except Mismatch as mismatch:
         detail = f" ({mismatch})" if str(mismatch) else ""
+        found = "got None, of" if value is None else "found"
         raise MatchError(
             f"{_op(schema)} expected a value of type '{type}' for argument '{argument.name}' but "
-            f"found type '{_type_name(value)}'{detail}.\nPosition: {position}\n"
+            f"{found} type '{_type_name(value)}'{detail}.\nPosition: {position}\n"
             f"Value: {_shown(value)}\nDeclaration: {schema}"
         ) from None
 
@@ -301,5 +302,5 @@ def _fail_result(
     found = found or f"type '{_type_name(result)}'"
     raise RuntimeError(
         f"{_op(schema)}: its kernel or handler must return {expected}, but returned {found}: "
-        f"{_shown(result)}. Declaration: {schema}"
+        f"{_shown(result)}. Unable to cast that. Declaration: {schema}"
     )

@@ -400,6 +400,13 @@ def glu_backward_shape(grad_output: TensorMeta, self: TensorMeta, dim: int) -> T
         lambda: f"glu_backward: expected a gradient of shape {list(half.shape)}, got {grad_output}",
     )
     check_floats_only("glu_backward_cpu", self, grad_output)
+    check(
+        grad_output.dtype is self.dtype,
+        lambda: (
+            f"glu_backward: Found dtype {grad_output.dtype.scalar_name} but expected "
+            f"{self.dtype.scalar_name}: the gradient has the dtype of the input"
+        ),
+    )
     return self.fresh(self.shape)
 
 
