@@ -154,3 +154,22 @@ def test_statistics_of_one_channel_are_updated_wherever_the_batch_stands(at: int
     )
     rule(x, mean, var)
     assert mean.flatten().tolist() == [0.75, 1.25, 1.75]
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_gradients_of_weights_for_each_example_take_the_statistics_that_are_given(
+    rank: int,
+) -> None:
+    """Of a batch of inputs alone, too, whose means they are not."""
+    grad, xs, ones = mq.rand(2, 3), mq.rand(4, 2, 3), mq.ones(3)
+
+    def by_weight(x: mq.Tensor) -> mq.Tensor:
+        if rank == 1:
+            call = mq.ops.aten.native_batch_norm_backward
+            return call(grad, x, ones, None, None, ones, 2 * ones, True, 1e-5, [True] * 3)[1]
+        call, column = mq.ops.aten.native_layer_norm_backward, mq.ones(2, 1)
+        return call(grad, x, [3], column, 2 * column, ones, ones, [True] * 3)[1]
+
+    looped = mq.stack([by_weight(x) for x in xs])
+    assert mq.allclose(mq.vmap(by_weight)(xs), looped)
+    assert mq.allclose(looped, (grad * (xs - 1) * 2).sum(1))

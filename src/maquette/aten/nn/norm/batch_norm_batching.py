@@ -9,7 +9,6 @@ from typing import Any
 
 from maquette.aten.common.batching_forms import to_front
 from maquette.aten.common.operators import aten
-from maquette.aten.nn.norm.moments import standardized
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.pointwise import VmapInfo
 
@@ -120,29 +119,18 @@ def native_batch_norm_backward_batching(
     saved = (running_mean, running_var, save_mean, save_invstd)
     flat = [_channels(t, d, size) for t, d in zip(saved, in_dims[3:7], strict=True)]
     by_input = by_weight = by_bias = None
+    # The operator again, not its parts: only its derivative knows that the statistics are x's.
     if mask[0]:
         scale = _channels(weight, in_dims[2], size)
         scaled = grads if scale is None else grads * scale.reshape(shape)
-        # The operator again, not its parts: only its derivative knows that the statistics are x's.
         by_input = aten.native_batch_norm_backward(
             scaled, values, None, *flat, train, eps, [True, False, False]
         )[0]
         by_input = by_input.unflatten(1, (size, channels)).movedim(1, 0)
     if mask[1]:
-        normalized = _normalized(values, shape, flat, train, eps)
-        by_weight = (grads * normalized).sum(over).reshape(size, channels)
+        by_weight = aten.native_batch_norm_backward(
+            grads, values, None, *flat, train, eps, [False, True, False]
+        )[1].reshape(size, channels)
     if mask[2]:
         by_bias = grads.sum(over).reshape(size, channels)
     return (by_input, by_weight, by_bias), 0
-
-
-def _normalized(
-    values: Tensor, shape: list[int], saved: list[Tensor | None], train: bool, eps: float
-) -> Tensor:
-    mean, variance, _, rstd = saved
-    if train:
-        assert rstd is not None
-        return standardized(values, rstd.reshape(shape), (0, *range(2, values.meta.ndim)))
-    assert mean is not None
-    assert variance is not None
-    return (values - mean.reshape(shape)) * (variance + eps).rsqrt().reshape(shape)

@@ -306,7 +306,7 @@ def native_layer_norm_backward_batching(
     outer = tuple(range(1, rank + 1 - len(shape)))
     by_weight = by_bias = None
     if mask[1] and weight is not None:
-        by_weight = grad * standardized(x, rstd, _trailing(rank + 1, shape))
+        by_weight = grad * standardized(x, mean, rstd, _trailing(rank + 1, shape))
         by_weight = (by_weight.sum(outer) if outer else by_weight).to(weight.meta.dtype)
     if mask[2] and bias is not None:
         by_bias = grad.sum(outer) if outer else grad.clone()

@@ -155,16 +155,18 @@ def _lines(shape: tuple[int, ...], parameters: tuple[int, ...]) -> tuple[int, ..
     return None if inner == len(shape) else (*shape[:inner], *[1] * (len(shape) - inner))
 
 
-def standardized(x: Tensor, rstd: Tensor, dims: tuple[int, ...]) -> Tensor:
+def standardized(x: Tensor, mean: Tensor, rstd: Tensor, dims: tuple[int, ...]) -> Tensor:
     """x̂ of x and what was saved of it, as operators that carry x's derivatives of any order.
 
     ``(x - mean) * rstd`` would not: nothing differentiates saved statistics. Here they are made of
-    x again, and a constant brings the variance (with its eps) to what ``rstd`` says.
+    x again, and constants bring the mean and the variance (with its eps) to what was saved.
     """
     x = x.to(rstd.meta.dtype)
-    centred = x - x.mean(dims, True)
+    own = x.mean(dims, True)
+    centred = x - own
     variance = centred.square().mean(dims, True)
-    return centred * (variance + (rstd.pow(-2) - variance).detach()).rsqrt()
+    scale = (variance + (rstd.pow(-2) - variance).detach()).rsqrt()
+    return (centred + (own - mean).detach()) * scale
 
 
 def second_gradients(
