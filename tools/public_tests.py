@@ -310,7 +310,7 @@ def main(arguments: list[str]) -> int:
     failures: list[tuple[str, Outcome]] = []
     print(f"{'file':50}{'tests':>8}{'passes there':>14}{'passes here':>13}")
     for name in names:
-        file = options.folder / name
+        file = options.folder.resolve() / name
         found = compare(there, here, file, options.only, options.without, options.keep)
         report[name] = found
         ours: list[Outcome] = found["here"]  # type: ignore[assignment]  # as `compare` made it

@@ -9,6 +9,11 @@ import pytest
 
 import maquette as mq
 from maquette.fake import CrossRefFakeMode, MetadataMismatchError
+from maquette.fake.real.cross_reference import (
+    output_alias_each_other,
+    outputs_alias_inputs,
+    outputs_are_inputs,
+)
 
 
 @pytest.fixture
@@ -98,3 +103,14 @@ def test_F101_operators_without_a_rule_are_passed_over_unless_told_otherwise(use
         pytest.raises(RuntimeError, match=r"crossed\.bare"),
     ):
         mq.ops.crossed.bare(mq.ones(3))
+
+
+def test_F101_what_results_share_with_arguments_and_each_other_can_be_asked() -> None:
+    x = mq.ones(4)
+    row, other = x[:2], mq.ones(2)
+    assert outputs_alias_inputs([row], {"x": x})
+    assert not outputs_alias_inputs([other, 3], (x,))
+    assert outputs_are_inputs((other, x), [x])
+    assert not outputs_are_inputs(row, x)
+    assert output_alias_each_other([row, x])
+    assert not output_alias_each_other([row, other])

@@ -27,7 +27,14 @@ _LEFT_OUT = frozenset({
 _UNLIKE = frozenset({Tag.dynamic_output_shape, Tag.inplace_view, Tag.data_dependent_output})
 
 
-__all__ = ["CrossRefFakeMode", "MetadataMismatchError", "try_convert_fake_to_real"]
+__all__ = [
+    "CrossRefFakeMode",
+    "MetadataMismatchError",
+    "output_alias_each_other",
+    "outputs_alias_inputs",
+    "outputs_are_inputs",
+    "try_convert_fake_to_real",
+]
 
 
 class CrossRefFakeMode(TorchDispatchMode):
@@ -142,7 +149,7 @@ def _steps(meta: TensorMeta) -> list[int]:
 
 def _check_aliasing(context: str, real: tuple[Any, Any], fake: tuple[Any, Any]) -> None:
     for name, relation in _RELATIONS.items():
-        r, f = relation(*real), relation(*fake)
+        r, f = relation(real[1], real[0]), relation(fake[1], fake[0])
         if r != f:
             raise MetadataMismatchError(f"{context} mismatch in {name} check {f} != {r}")
 
@@ -152,22 +159,25 @@ def _memory(values: Any) -> list[int]:
     return [id(t._storage) for t in tensors if t.meta.layout is strided]
 
 
-def _share_with_inputs(given: Any, result: Any) -> bool:
-    return not set(_memory(given)).isdisjoint(_memory(result))
+def outputs_alias_inputs(outputs: Any, inputs: Any) -> bool:
+    """Whether a tensor among the one shares its storage with a tensor among the other."""
+    return not set(_memory(inputs)).isdisjoint(_memory(outputs))
 
 
-def _are_inputs(given: Any, result: Any) -> bool:
-    inputs = {id(t) for t in tree_leaves(given) if isinstance(t, Tensor)}
-    return any(id(t) in inputs for t in tree_leaves(result) if isinstance(t, Tensor))
+def outputs_are_inputs(outputs: Any, inputs: Any) -> bool:
+    """Whether a tensor among the one is the very object that one among the other is."""
+    given = {id(t) for t in tree_leaves(inputs) if isinstance(t, Tensor)}
+    return any(id(t) in given for t in tree_leaves(outputs) if isinstance(t, Tensor))
 
 
-def _share_with_each_other(given: Any, result: Any) -> bool:
-    memory = _memory(result)
+def output_alias_each_other(outputs: Any) -> bool:
+    """Whether two of the tensors share a storage."""
+    memory = _memory(outputs)
     return len(set(memory)) < len(memory)
 
 
 _RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
-    "outputs_alias_inputs": _share_with_inputs,
-    "outputs_are_inputs": _are_inputs,
-    "outputs_alias_each_other": _share_with_each_other,
+    "outputs_alias_inputs": outputs_alias_inputs,
+    "outputs_are_inputs": outputs_are_inputs,
+    "outputs_alias_each_other": lambda outputs, inputs: output_alias_each_other(outputs),
 }
