@@ -239,3 +239,15 @@ def test_complex_numbers_of_16_bits_convolve(transposed: bool) -> None:
     found = move(x.to(mq.complex32), w.to(mq.complex32))
     assert found.dtype is mq.complex32
     assert mq.allclose(found.to(mq.complex128), move(x, w), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_gradients_of_gradients_have_an_operator(transposed: bool) -> None:
+    x, w = tensor(2, 4, 5, 5), tensor(4, 3, 2, 2) if transposed else tensor(6, 2, 2, 2)
+    geometry = ((1, 1), (1, 1), (1, 1), transposed, (0, 0), 2)
+    leaves = [t.requires_grad_() for t in (tensor(*convolution(x, w, None, *geometry).shape), x, w)]
+    grads = aten.convolution_backward(*leaves, None, *geometry, [True, True, False])[:2]
+    outer = [mq.from_numpy(random.standard_normal(tuple(g.shape))) for g in grads]
+    expected = mq.autograd.grad(grads, leaves, outer)
+    found = aten._convolution_double_backward(*outer, None, leaves[0], w, x, *geometry, [True] * 3)
+    assert all(mq.allclose(a, b) for a, b in zip(found, expected))

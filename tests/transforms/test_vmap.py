@@ -183,3 +183,14 @@ def test_vmap_of_an_empty_batch_knows_the_channels_and_the_values():
     assert norm(mq.rand(0, 4, 3), mq.rand(0, 3)).shape == (0, 4, 3)
     found = mq.func.vmap(mq.bucketize)(mq.rand(0, 4, 2), mq.rand(0, 5))
     assert found.shape == (0, 4, 2)
+
+
+def test_statistics_of_one_input_for_all_examples_move_once():
+    x, mean, var = mq.randn(4, 3), mq.zeros(2, 3), mq.ones(3)
+    once = [mq.zeros(3), mq.ones(3)]
+    norm = mq.nn.functional.batch_norm
+    expected = norm(x, *once, training=True)
+    found = mq.func.vmap(lambda mean: norm(x, mean, var, training=True))(mean)
+    assert mq.allclose(found, expected.expand(2, 4, 3), atol=1e-6)
+    assert mq.allclose(var, once[1])
+    assert mq.allclose(mean, once[0].expand(2, 3))

@@ -51,6 +51,7 @@ from maquette.aten.reduction import vector_norms as _vector_norms  # noqa: F401
 from maquette.aten.reduction import cumulative as _cumulative  # noqa: F401
 from maquette.aten.nn.conv import convolution as _convolution  # noqa: F401
 from maquette.aten.nn.conv import convolution_forms as _convolution_forms  # noqa: F401
+from maquette.aten.nn.conv import double_backward as _double_backward  # noqa: F401
 from maquette.aten.nn.loss import elementwise_losses as _elementwise_losses  # noqa: F401
 from maquette.aten.nn.loss import binary_losses as _binary_losses  # noqa: F401
 from maquette.aten.nn.loss import loss_composites as _loss_composites  # noqa: F401

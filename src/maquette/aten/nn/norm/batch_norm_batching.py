@@ -40,7 +40,8 @@ def native_batch_norm_batching(
     # Named, as -1 says nothing where the batch is empty.
     channels = to_front(x, in_dims[0], size).shape[2]
     stats = [running_mean, running_var]
-    if training and any(s is not None and d is None for s, d in zip(stats, in_dims[3:5])):
+    shared = any(s is not None and d is None for s, d in zip(stats, in_dims[3:5]))
+    if training and shared and in_dims[0] is not None:  # each example's would be another
         raise RuntimeError(
             "Batch norm got a batched tensor as input while the running_mean or running_var, which "
             "will be updated in place, were not batched.\nIf you are using a module and do not "
@@ -57,8 +58,8 @@ def native_batch_norm_batching(
     if training:
         for s, d, new in zip(stats, in_dims[3:5], flat):
             if s is not None and new is not None:
-                front = to_front(s, d)
-                front.copy_(new.reshape(front.shape))
+                rows = new.reshape(size, channels)
+                to_front(s, d).copy_(rows[0] if d is None else rows)
     out = out.unflatten(1, (size, channels)).movedim(1, 0)
     ones = [1] * (out.meta.ndim - 3)
     for factor, d, act in ((weight, in_dims[1], aten.mul), (bias, in_dims[2], aten.add)):
