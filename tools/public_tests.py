@@ -57,6 +57,7 @@ REPLACEMENTS = (
     (r"(['\"])npu:\{\}\1", r"\1cpu\1"),
     (r"\.npu\((?:[^()]|\([^()]*\))*\)", ".cpu()"),
     (r"\btorch_npu\.npu\b|\btorch\.npu\b", "torch.cuda"),
+    (r"torch\._C\._get_privateuse1_backend_name\(\)", "'cpu'"),
     (r"torch\.cuda\.get_device_name\([^)]*\)", "'cpu'"),
     (
         r"(?m)^( +)assert len\(matching_opinfos\) (?:> 0|== 1), f.*$",
