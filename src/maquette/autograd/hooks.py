@@ -8,8 +8,10 @@ the gradients that come (`Node.register_prehook`); hooks that see those that go
 
 from __future__ import annotations
 
+import copy
 import itertools
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -95,9 +97,23 @@ class RemovableHandle:
         dicts = () if table is None else table.dicts()
         return next((hooks for hooks in dicts if self.id in hooks), {})
 
-    def __reduce__(self) -> tuple[object, ...]:
-        # Without its table: a module that is copied gives its copies of handles its own.
-        return _handle, (self.id,)
+    def in_dicts(self, hooks: Hooks, extra: list[Hooks]) -> RemovableHandle:
+        """Another handle of the same hook, which takes it out of these dicts."""
+        made = copy.copy(self)
+        made._table = weakref.ref(hooks)
+        made._extra = tuple(map(weakref.ref, extra))
+        return made
+
+    def __getstate__(self) -> tuple[object, ...]:
+        # As PyTorch has it. Of a table only its module knows, which gives its handles their own.
+        hooks = self._table()
+        extra = tuple(each() for each in self._extra)
+        return (hooks if isinstance(hooks, OrderedDict) else None, self.id, extra)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        hooks, self.id, *rest = state
+        self._table = weakref.ref(_Gone() if hooks is None else hooks)
+        self._extra = tuple(weakref.ref(each) for each in (*rest, ())[0] if each is not None)
 
     def belongs_to(self, table: Table) -> None:
         """Let it take hooks out of this table."""
@@ -116,13 +132,6 @@ class RemovableHandle:
 
     def __exit__(self, *exc: object) -> None:
         self.remove()
-
-
-def _handle(hook_id: int) -> RemovableHandle:
-    """A handle that was copied or pickled, of no table yet."""
-    made = RemovableHandle(_Gone())
-    made.id = hook_id
-    return made
 
 
 def reserve(used: Iterable[int]) -> None:

@@ -263,7 +263,9 @@ def reduce_tensor(self: Tensor, protocol: int) -> tuple[object, ...]:
     if self.fake_mode is not None:
         kind = Parameter if self._is_param else Tensor
     facts = (kind, self._storage, self.meta, self.requires_grad, self.is_conj(), self.is_neg())
-    attributes = {name: value for name, value in vars(self).items() if name != "_is_param"}
+    attributes = dict(vars(self))
+    if kind is Tensor or kind is Parameter:
+        attributes.pop("_is_param", None)
     return rebuild_tensor, facts, _state(attributes, slots_of(self))
 
 

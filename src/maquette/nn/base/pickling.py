@@ -13,9 +13,9 @@ from typing import Any
 
 from maquette.autograd.hooks import RemovableHandle, reserve
 from maquette.nn.base.calling import Calling
-from maquette.nn.base.hooks import HookTable, StateHookTable
+from maquette.nn.base.hooks import Hook, HookTable, StateHookTable
 from maquette.nn.base.members import BUFFERS, DICTS, MODULES, PARAMETERS, MemberView
-from maquette.nn.base.state_dict import StateDict
+from maquette.nn.base.state_dict import StateDict, WithModule
 
 State = dict[str, Any]
 _PERSISTENCE = "_non_persistent_buffers_set"
@@ -32,6 +32,7 @@ _STATE_HOOKS = {
     "_load_state_dict_pre_hooks": "load_pre",
     "_load_state_dict_post_hooks": "load_post",
 }
+_BEFORE_LOADING = "_load_state_dict_pre_hooks"
 _FLAGS = ("_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs")
 _ALWAYS = "_forward_hooks_always_called"
 _FULL = "_is_full_backward_hook"
@@ -43,6 +44,30 @@ def _refill(hooks: dict[int, Any], new: dict[int, Any]) -> None:
     new = dict(new)  # it may be these hooks
     hooks.clear()
     hooks.update(new)
+
+
+class _WrappedHook:
+    """A hook on loading as PyTorch's files hold it: with its module, if it is given that."""
+
+    def __init__(self, hook: Hook, module: object) -> None:
+        self.hook = hook
+        self.with_module = True
+        self.module = module
+
+    def __call__(self, *args: object) -> object:
+        return self.hook(self.module, *args) if self.with_module else self.hook(*args)
+
+
+def _unwrapped(hook: Hook) -> Hook:
+    if not isinstance(hook, _WrappedHook):
+        return hook
+    return WithModule(hook.hook) if hook.with_module else hook.hook
+
+
+def _in_one_of(handle: RemovableHandle, dicts: list[dict[int, Any]]) -> RemovableHandle:
+    """A handle of the dict, of those of a state, that its hook stands in."""
+    held = [hooks for hooks in dicts if handle.id in hooks]
+    return handle.in_dicts(held[0], held[1:]) if held else handle
 
 
 class Pickling(Calling, StateDict):
@@ -124,6 +149,16 @@ class Pickling(Calling, StateDict):
         state.update((name, state[name].copy()) for name in DICTS.values())
         hooks = (*_CALL_HOOKS, *_STATE_HOOKS, *_FLAGS, _ALWAYS)
         state.update((name, OrderedDict(state[name])) for name in hooks)
+        before_loading = state[_BEFORE_LOADING]
+        for key, hook in before_loading.items():
+            if isinstance(hook, WithModule):
+                before_loading[key] = _WrappedHook(hook.hook, self)
+        dicts = [state[name] for name in hooks]
+        state.update(
+            (name, _in_one_of(value, dicts))
+            for name, value in state.items()
+            if isinstance(value, RemovableHandle)
+        )
         return state
 
     def __setstate__(self, state: State) -> None:
@@ -171,7 +206,7 @@ class Pickling(Calling, StateDict):
         found = False
         for name, ours in _STATE_HOOKS.items():
             hooks = state.pop(name, None) or {}
-            getattr(table, ours).update(hooks)
+            getattr(table, ours).update((key, _unwrapped(hook)) for key, hook in hooks.items())
             reserve(hooks)
             found = found or bool(hooks)
         if found:

@@ -22,6 +22,7 @@ from maquette.nn.base.hooks import (
     registration_hooks,
 )
 from maquette.nn.base.module import Module, _addindent
+from maquette.nn.base.pickling import _WrappedHook
 from maquette.nn.base.state_dict import IncompatibleKeys as _IncompatibleKeys
 
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
@@ -29,6 +30,7 @@ _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 __all__ = [
     "_EXTRA_STATE_KEY_SUFFIX",
     "Module",
+    "_WrappedHook",
     "_addindent",
     "_IncompatibleKeys",
     "register_module_backward_hook",

@@ -109,16 +109,13 @@ class Generator:
         return self._drawn
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restored, (str(self._device), self.get_state().numpy().tobytes())
+        return Generator, (self._device,), (self._seed, None, self.get_state())
+
+    def __setstate__(self, state: tuple[int, int | None, Tensor]) -> None:
+        self.set_state(state[2])
 
     def __repr__(self) -> str:
         return f"<Generator device='{self._device}' seed={self._seed}>"
-
-
-def _restored(device: str, state: bytes) -> Generator:
-    generator = Generator(device)
-    generator.set_state(from_array(np.frombuffer(bytearray(state), np.uint8)))
-    return generator
 
 
 _defaults: dict[Device, Generator] = {cpu: Generator()}

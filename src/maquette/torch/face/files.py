@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from maquette.torch.face.paths import PACKAGES, torch_path
 
-# By the path that is served here.
+# By the path that is served here; of a file that is served under no path, its own.
 _FILES = {
     "fx.codegen": "fx.graph",
     "fx.shapes": "fx.passes.shape_prop",
     "autograd.hooks": "utils.hooks",
     "nn.base.module": "nn.modules.module",
+    "nn.base.pickling": "nn.modules.module",
     "nn.lazy_parameter": "nn.parameter",
     "nn.modules.attention": "nn.modules.activation",
     "nn.modules.cross_map": "nn.modules.normalization",
@@ -46,7 +47,7 @@ _ONE_FILE = ("distributions.transforms", "nn.functional", "optim.lr_scheduler") 
 def torch_file(module: str, name: str) -> str:
     """Where PyTorch has a class or function of this name: ``torch.nn.modules.linear``."""
     path = torch_path(module)
-    path = _CLASSES.get((path, name)) or _FILES.get(path, path)
+    path = _CLASSES.get((path, name)) or _FILES.get(path or module.partition(".")[2], path)
     if path == "nn.modules.lazy":
         kinds = (file for kind, file in _LAZY.items() if name.startswith(f"Lazy{kind}"))
         path = f"nn.modules.{next(kinds, 'lazy')}"

@@ -12,7 +12,7 @@ import pickle
 import reprlib
 from collections.abc import Mapping, Sequence
 from types import MemberDescriptorType
-from typing import Any
+from typing import Any, NoReturn
 
 from maquette.core.device import device
 from maquette.core.device import device as Device
@@ -167,6 +167,13 @@ def _rebuild_meta_tensor_no_storage(
     return rebuild_tensor(Tensor, storage, meta, bool(requires_grad))
 
 
+def _rebuild_qtensor(*args: object) -> NoReturn:
+    """NotImplementedError: there are no quantized tensors."""
+    raise NotImplementedError(
+        "this file has a quantized tensor, and there are none here: save what dequantize() gives"
+    )
+
+
 def _rebuild_from_type_v2(
     func: object, new_type: type[Tensor], args: Sequence[object], state: object
 ) -> object:
@@ -191,7 +198,7 @@ def _set_state(made: object, state: object) -> None:
             taken = [
                 name
                 for name, value in values.items()
-                if _is_of_the_class(made, str(name)) and not _marks_a_buffer(name, value)
+                if _is_of_the_class(made, str(name)) and not _is_a_mark(name, value)
             ]
             if taken:
                 raise pickle.UnpicklingError(
@@ -202,8 +209,8 @@ def _set_state(made: object, state: object) -> None:
                 setattr(made, str(name), value)
 
 
-def _marks_a_buffer(name: object, value: object) -> bool:
-    return name == "_is_buffer" and isinstance(value, bool)
+def _is_a_mark(name: object, value: object) -> bool:
+    return name in ("_is_buffer", "_is_param") and isinstance(value, bool)
 
 
 def _is_of_the_class(made: object, name: str) -> bool:

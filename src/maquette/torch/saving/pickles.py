@@ -61,7 +61,6 @@ _CLASSES: dict[object, tuple[str, str]] = {
     layouts._rebuild_nested_tensor: ("torch._utils", "_rebuild_nested_tensor"),
     layouts._rebuild_njt: ("torch.nested._internal.nested_tensor", "_rebuild_njt"),
 }
-# Our files, and the module in which PyTorch has what is in them, where the paths differ.
 # Where a name of PyTorch's is looked for if it is in another file here.
 _WIDER = ("maquette.nn", "maquette.optim", "maquette.optim.lr_scheduler", "maquette.nn.parameter")
 
@@ -84,6 +83,13 @@ def torch_place(obj: object, name: str | None = None) -> tuple[str, str] | None:
 
 def find(module: str, name: str) -> object:
     """The object that has this name in PyTorch; AttributeError or ImportError if there is none."""
+    if name.startswith("torch."):  # of protocol 4, by a file that imports torch
+        module, name = "torch", name.removeprefix("torch.")
+    if (module, name.partition(".")[0]) == ("torch._C", "TensorBase"):  # what methods belong to
+        module, name = "torch", name.replace("TensorBase", "Tensor", 1)
+    if "." in name:
+        owner, _, last = name.rpartition(".")
+        return getattr(find(module, owner), last)
     if module == "torch":
         return getattr(importlib.import_module("maquette.torch"), name)
     served_by = paths.resolve(module.removeprefix("torch."))
@@ -180,7 +186,9 @@ class Pickler(pickle._Pickler):
         own = type(t).__dict__.get("__reduce_ex__") or type(t).__dict__.get("__reduce__")
         if own is not None and type(t) not in (Tensor, Parameter):
             return t.__reduce_ex__(self.proto)  # type: ignore[attr-defined]
-        attributes = {name: value for name, value in vars(t).items() if name != "_is_param"}
+        attributes = dict(vars(t))
+        if type(t) in (Tensor, Parameter):
+            attributes.pop("_is_param", None)
         if type(t) is Parameter:
             plain: tuple[object, ...] = (t.detach(), t.requires_grad, OrderedDict())
             if attributes:
@@ -259,6 +267,7 @@ def _constructors() -> Iterable[Callable[..., object]]:
         _utils._rebuild_parameter,
         _utils._rebuild_parameter_with_state,
         _utils._rebuild_meta_tensor_no_storage,
+        _utils._rebuild_qtensor,
         _utils._rebuild_from_type_v2,
         _utils._get_layout,
         layouts._rebuild_sparse_tensor,

@@ -1,0 +1,121 @@
+"""Whole objects in files: written as PyTorch writes them, and read from what PyTorch wrote."""
+
+import io
+import pickle
+import pickletools
+import zipfile
+from typing import Any
+
+import pytest
+
+import maquette.torch as torch
+
+
+def saved(obj: object, **options: Any) -> io.BytesIO:
+    file = io.BytesIO()
+    torch.save(obj, file, **options)
+    file.seek(0)
+    return file
+
+
+def names_in(file: io.BytesIO) -> set[str]:
+    """The names of modules and classes in a file's pickle."""
+    data = zipfile.ZipFile(file).read("archive/data.pkl")
+    file.seek(0)
+    return {str(arg) for op, arg, _ in pickletools.genops(data) if op.name == "GLOBAL"}
+
+
+def test_T56_a_lazy_module_is_written_under_pytorchs_names() -> None:
+    names = names_in(saved(torch.nn.LazyLinear(3)))
+    assert "torch.utils.hooks RemovableHandle" in names
+    assert not any("_handle" in name for name in names)
+
+
+def test_T56_a_lazy_module_that_was_read_takes_its_hooks_away() -> None:
+    made = torch.load(saved(torch.nn.LazyLinear(3)), weights_only=False)
+    assert made(torch.ones(2, 4)).shape == (2, 3)
+    assert type(made) is torch.nn.Linear
+    assert (len(made._forward_pre_hooks), len(made._load_state_dict_pre_hooks)) == (0, 0)
+
+
+def test_T56_a_state_holds_the_dict_that_a_handle_takes_its_hook_from() -> None:
+    state = torch.nn.LazyLinear(3).__getstate__()
+    hooks, _, extra = state["_initialize_hook"].__getstate__()
+    assert hooks is state["_forward_pre_hooks"]
+    assert extra == (state["_forward_pre_hooks_with_kwargs"],)
+
+
+def test_T56_a_handle_of_pytorchs_file_has_two_parts() -> None:
+    made = torch.utils.hooks.RemovableHandle.__new__(torch.utils.hooks.RemovableHandle)
+    made.__setstate__((None, 7))
+    made.remove()
+    assert made.id == 7
+
+
+def first(module: Any, state: dict[str, Any], *rest: object) -> None:
+    """A hook on loading that is given the module."""
+    module.seen = sorted(state)
+
+
+def test_T56_hooks_on_loading_are_wrapped_as_in_pytorch() -> None:
+    model = torch.nn.Linear(1, 1)
+    model.register_load_state_dict_pre_hook(first)
+    file = saved(model)
+    assert "torch.nn.modules.module _WrappedHook" in names_in(file)
+    made = torch.load(file, weights_only=False)
+    made.load_state_dict(model.state_dict())
+    assert made.seen == ["bias", "weight"]
+
+
+def test_T53_a_generator_is_taken_apart_as_pytorchs_is() -> None:
+    generator = torch.Generator().manual_seed(3)
+    torch.rand(5, generator=generator)
+    assert "torch Generator" in names_in(saved(generator))
+    made = torch.load(saved(generator), weights_only=False)
+    assert torch.equal(torch.rand(3, generator=made), torch.rand(3, generator=generator))
+
+
+class Sub(torch.Tensor):
+    """A subclass."""
+
+
+@pytest.mark.parametrize("copied", [
+    lambda t: torch.load(saved(t), weights_only=False),
+    lambda t: pickle.loads(pickle.dumps(t)),
+])  # fmt: skip
+def test_T56_a_parameter_of_a_subclass_stays_a_parameter(copied: Any) -> None:
+    made = copied(torch.nn.Parameter(torch.ones(2).as_subclass(Sub)))
+    assert type(made) is Sub
+    assert isinstance(made, torch.nn.Parameter)
+
+
+def named(module: str, name: str) -> io.BytesIO:
+    """A file with one name, as protocol 4 has it."""
+    strings = b"".join(b"\x8c" + bytes([len(s)]) + s.encode() for s in (module, name))
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("archive/data.pkl", b"\x80\x04" + strings + b"\x93.")
+    file.seek(0)
+    return file
+
+
+def test_T56_names_of_protocol_4_may_have_dots() -> None:
+    read = [
+        torch.load(named(module, name), weights_only=False)
+        for module, name in (
+            ("torch._utils", "torch.channels_last"),  # so PyTorch writes it
+            ("torch._C", "TensorBase.add"),
+            ("torch.nn.modules.linear", "Linear.forward"),
+        )
+    ]
+    assert read == [torch.channels_last, torch.Tensor.add, torch.nn.Linear.forward]
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_quantized_tensors_are_refused_by_that_name(trusted: bool) -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("archive/data.pkl", b"\x80\x02ctorch._utils\n_rebuild_qtensor\n)R.")
+    file.seek(0)
+    with pytest.raises((NotImplementedError, RuntimeError), match="quantized tensor"):
+        torch.load(file, weights_only=not trusted)
