@@ -51,7 +51,9 @@ class FakeContext:
         for bound in (min, max):
             if bound is not None and type(bound) is not int:
                 error = ValueError if hasattr(bound, "node") else TypeError
-                raise error(f"new_dynamic_size: bounds are plain ints, got {min} and {max}")
+                raise error(
+                    f"new_dynamic_size: bounds are plain ints, no SymInt; got {min} and {max}"
+                )
         if min < 0:
             raise ValueError(
                 f"new_dynamic_size: expected min to be greater than or equal to 0, got {min}"

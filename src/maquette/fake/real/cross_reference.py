@@ -9,7 +9,6 @@ from typing import Any
 from maquette.core.layout import strided
 from maquette.core.meta import TensorMeta
 from maquette.core.pytree import tree_leaves, tree_map
-from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.modes import TorchDispatchMode
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
@@ -41,10 +40,11 @@ class CrossRefFakeMode(TorchDispatchMode):
     """Compares what operators give with what their shape rules say.
 
     ignore_op_fn: which operators not to repeat. check_strides, check_aliasing: whether strides, and
-    memory that results share with arguments or each other, have to agree. only_check_ops_with_meta:
-    pass over operators that have no shape rule or fake implementation of their own. Raises
+    memory that results share with arguments or each other, have to agree. only_check_ops_with_meta
+    changes nothing, as in PyTorch, where each operator counts as one with a kernel for meta. Raises
     AssertionError for another number of results, MetadataMismatchError for another size, stride,
-    offset, dtype, requires_grad or sharing.
+    offset, dtype, requires_grad or sharing, UnsupportedOperatorException for an operator without a
+    shape rule or fake implementation.
     """
 
     def __init__(
@@ -76,9 +76,8 @@ class CrossRefFakeMode(TorchDispatchMode):
         return result
 
     def _is_checked(self, op: OpOverload) -> bool:
-        if op.name() in _LEFT_OUT or self.ignore_op_fn(op) or _UNLIKE.intersection(op.tags):
-            return False
-        return not self.only_check_ops_with_meta or _has_rule(op)
+        left_out = op.name() in _LEFT_OUT or self.ignore_op_fn(op)
+        return not (left_out or _UNLIKE.intersection(op.tags))
 
     def _on_fakes(self, op: OpOverload, given: Any) -> tuple[Any, Any] | None:
         """The fakes of the arguments, and the result for them; None where there are none."""
@@ -120,11 +119,6 @@ class CrossRefFakeMode(TorchDispatchMode):
                     f"{context} mismatched tensor metadata{where}: {fact} is {r} for real, {f} by "
                     f"the fake"
                 )
-
-
-def _has_rule(op: OpOverload) -> bool:
-    keys = (DispatchKey.Fake, DispatchKey.Meta)
-    return op.shape_rule is not None or any(op._kernels.get(key) for key in keys)
 
 
 def _facts(real: Tensor, fake: Tensor, *, strides: bool) -> list[tuple[str, object, object]]:
