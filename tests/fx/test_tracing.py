@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import maquette as mq
+import maquette.torch as torch
 from maquette import fx, nn
 from maquette.fx.operator_schemas import get_signature_for_torch_op
 from maquette.nn import functional as F
@@ -296,3 +297,47 @@ def test_a_tracer_of_ones_own_need_not_know_factories_of_proxies() -> None:
     for constant in (False, True):
         traced = Older(param_shapes_constant=constant).trace(Scaled())
         assert [n.op for n in traced.nodes][:2] == ["placeholder", "get_attr"]
+
+
+@pytest.mark.parametrize(
+    ("function", "wanted"),
+    [
+        (lambda x: torch.sym_max(x.shape[0], 3), 3),
+        (lambda x: torch.sym_min(3, x.shape[0]), 2),
+        (lambda x: torch.sym_float(x.shape[0]), 2.0),
+        (lambda x: torch.sym_int(x.shape[0] / 4), 0),
+        (lambda x: torch.sym_not(x.shape[0] > 1), False),
+        (lambda x: torch.sym_ite(x.shape[0] > 1, 5, 6), 5),
+        (lambda x: torch.sym_sum([x.shape[0], x.shape[1], 1]), 6),
+        (lambda x: torch._sym_sqrt(x.shape[0] * 2), 2.0),
+    ],
+)
+def test_functions_of_numbers_are_traced_as_calls(
+    function: Callable[..., object], wanted: float
+) -> None:
+    graph = mq.fx.symbolic_trace(function)
+    assert any(node.name.startswith("sym_") for node in graph.graph.nodes)
+    assert "torch.sym_" in graph.code
+    assert graph(mq.ones(2, 3)) == wanted
+
+
+def test_D135_functions_of_numbers_ask_handlers_and_modes() -> None:
+    class Answering:
+        @classmethod
+        def __torch_function__(
+            cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            return func, args
+
+    asked = Answering()
+    assert torch.sym_max(2, asked) == (torch.sym_max, (2, asked))
+    assert torch.sym_not(asked) == (torch.sym_not, (asked,))
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            return "mode"
+
+    with Mode():
+        assert torch.sym_float(1) == "mode"

@@ -152,3 +152,13 @@ def intern_key(value: int) -> Hashable:
     """A hashable stand-in for a size, stride or offset."""
     node = node_of(value)
     return index(value) if node is None else node.intern_key()
+
+
+Offer = Callable[
+    [Callable[..., object], Callable[..., object], tuple[object, ...], dict[str, object]], object
+]
+OFFERS: list[Offer | None] = [None]
+"""What offers the call of a public function of numbers to handlers, else calls what computes it.
+
+The layer of handlers puts it there: numbers are below.
+"""

@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 from maquette.core.device import device
 from maquette.core.dtype import dtype
 from maquette.core.layout import memory_format
+from maquette.core.symbols import OFFERS
 from maquette.dispatch.abstract import (
     TensorBase,
     disabled_torch_function,
@@ -452,6 +453,23 @@ def overridable(
 
     public.__dict__["as_written"] = as_written
     return cast(_Function, public)
+
+
+def _offer_of_numbers(
+    public: Callable[..., object],
+    function: Callable[..., object],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+) -> object:
+    """Call a public function of numbers: handlers of modes and of other arguments come first."""
+    if is_overridden(args, kwargs) and not takes_hop():
+        answer = call_torch_function(public, args, kwargs)
+        if answer is not NO_OVERRIDE:
+            return answer
+    return function(*args, **kwargs)
+
+
+OFFERS[0] = _offer_of_numbers
 
 
 def seen_by_modes(function: _Function) -> _Function:

@@ -7,10 +7,12 @@ Each takes plain numbers, too.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, cast
 
+from maquette.core.symbols import OFFERS
 from maquette.symbolic.expr import FALSE, TRUE, Expr, Poly, Symbol, relation
 from maquette.symbolic.forms import expr_of, sympy_of
 from maquette.symbolic.node import SymNode
@@ -20,6 +22,7 @@ from maquette.symbolic.ranges import INFINITY, ValueRange
 Bool = Any  # a bool or a SymBool
 Number = Any  # a number, or a symbolic one
 Message = Callable[[], str] | None
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 # --- checks -----------------------------------------------------------------------------------
@@ -358,6 +361,20 @@ def sym_constrain_range_for_size(
 # --- functions --------------------------------------------------------------------------------
 
 
+def _asking(function: F) -> F:
+    """The function, offered to ``__torch_function__``: in traces its arguments are no numbers."""
+
+    @functools.wraps(function)
+    def public(*args: object, **kwargs: object) -> object:
+        offer = OFFERS[0]
+        if offer is None:
+            return function(*args, **kwargs)
+        return offer(public, function, args, kwargs)
+
+    return cast(F, public)
+
+
+@_asking
 def sym_not(a: Bool) -> Bool:
     """The opposite condition, without a guard."""
     return a.__sym_not__() if isinstance(a, SymBool) else not a
@@ -388,6 +405,7 @@ def sym_eq(x: Any, y: Any) -> Bool:
     raise AssertionError(f"unexpected sym_eq between {type(x)} and {type(y)}")
 
 
+@_asking
 def sym_ite(b: Bool, t: Any, f: Any) -> Any:
     """``t if b else f``, without a guard; both of one Python type (AssertionError)."""
     kinds = [_kind(value) for value in (t, f)]
@@ -400,11 +418,13 @@ def _kind(value: Any) -> type:
     return value.node.pytype if isinstance(value, SymNumber) else type(value)
 
 
+@_asking
 def sym_max(a: Number, b: Number) -> Number:
     """The larger number, without a guard; a float if either is one (F119)."""
     return _extreme(a, b, "__sym_max__", max)
 
 
+@_asking
 def sym_min(a: Number, b: Number) -> Number:
     """The smaller number, without a guard; a float if either is one (F119)."""
     return _extreme(a, b, "__sym_min__", min)
@@ -419,6 +439,7 @@ def _extreme(a: Number, b: Number, method: str, plain: Callable[..., Number]) ->
     return float(found) if float in (type(a), type(b)) else found
 
 
+@_asking
 def sym_float(a: Number) -> Number:
     """The number as a float, without a guard."""
     if isinstance(a, SymNumber):
@@ -426,6 +447,7 @@ def sym_float(a: Number) -> Number:
     return float(a)
 
 
+@_asking
 def sym_int(a: Number) -> Number:
     """The number without its fraction, without a guard."""
     if isinstance(a, SymNumber):
@@ -433,6 +455,7 @@ def sym_int(a: Number) -> Number:
     return math.trunc(a)
 
 
+@_asking
 def sym_sum(args: Sequence[Number]) -> Number:
     """The sum of ints, at once."""
     total: Number = 0
@@ -456,7 +479,7 @@ def _unary(name: str) -> Callable[[Number], Number]:
 
     function.__name__ = function.__qualname__ = f"sym_{name}"
     function.__doc__ = f"`math.{name}` of a plain or symbolic number, without a guard."
-    return function
+    return _asking(function)
 
 
 sym_sqrt, sym_log2, sym_exp, sym_log = map(_unary, ("sqrt", "log2", "exp", "log"))

@@ -102,8 +102,7 @@ _IGNORED = """
     clear_autocast_cache get_autocast_dtype set_autocast_dtype set_autocast_enabled
     is_autocast_cache_enabled set_autocast_cache_enabled get_device_module unify_type_list
     compiled_with_cxx11_abi is_vulkan_available
-    sym_int sym_float sym_max sym_min sym_not sym_ite sym_sqrt sym_sum sym_fresh_size
-    sym_constrain_range sym_constrain_range_for_size get_file_path
+    sym_fresh_size sym_constrain_range sym_constrain_range_for_size get_file_path
 """.split()
 
 
