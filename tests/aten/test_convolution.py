@@ -251,3 +251,18 @@ def test_gradients_of_gradients_have_an_operator(transposed: bool) -> None:
     expected = mq.autograd.grad(grads, leaves, outer)
     found = aten._convolution_double_backward(*outer, None, leaves[0], w, x, *geometry, [True] * 3)
     assert all(mq.allclose(a, b) for a, b in zip(found, expected))
+
+
+@pytest.mark.parametrize("memory_format", [mq.contiguous_format, mq.channels_last])
+def test_a_transposed_output_may_end_with_places_that_nothing_reaches(
+    memory_format: mq.memory_format,
+) -> None:
+    random = np.random.default_rng(0)
+    x, w = (mq.from_numpy(random.standard_normal(s)) for s in ((1, 8, 5, 4), (8, 8, 1, 1)))
+    x, w = (t.contiguous(memory_format=memory_format) for t in (x, w))
+
+    def transposed(x: mq.Tensor, w: mq.Tensor) -> mq.Tensor:
+        return mq.nn.functional.conv_transpose2d(x, w, dilation=2, output_padding=1)
+
+    assert transposed(x, w)[:, :, -1].abs().sum().item() == 0
+    check_gradients(transposed, x.numpy(), w.numpy())

@@ -174,3 +174,12 @@ def test_the_gradient_of_no_rows_is_zeros(rows: int, shape: tuple[int, ...]) -> 
     mq.nn.functional.embedding(mq.zeros(shape, dtype=mq.int64), table).sum().backward()
     assert table.grad is not None
     assert mq.equal(table.grad, mq.zeros(rows, 5))
+
+
+def test_weights_of_samples_learn_where_the_table_does_not() -> None:
+    table, weights = mq.arange(6.0).reshape(3, 2), mq.ones(3, requires_grad=True)
+    rows, bags = mq.tensor([2, 0, 1]), mq.tensor([0, 2])
+    embedding_bag = mq.nn.functional.embedding_bag
+    embedding_bag(rows, table, bags, mode="sum", per_sample_weights=weights).sum().backward()
+    assert weights.grad is not None
+    assert weights.grad.tolist() == [9.0, 1.0, 5.0]

@@ -182,3 +182,10 @@ def test_floats_of_16_bits_are_refused_where_pytorch_has_no_kernel(name: str) ->
 def test_polynomials_of_16_bits_are_refused() -> None:
     with pytest.raises(NotImplementedError, match="not implemented for 'Half'"):
         mq.ops.aten.special_legendre_polynomial_p(mq.ones(0, dtype=mq.float16), 1)
+
+
+def test_the_gradient_of_log_sigmoid_is_laid_out_as_what_came() -> None:
+    x = mq.ones(2, 3, 4, 5, requires_grad=True)
+    came = mq.ones(2, 3, 4, 5).contiguous(memory_format=mq.channels_last)
+    (found,) = mq.autograd.grad(mq.nn.functional.logsigmoid(x), x, came)
+    assert found.is_contiguous(memory_format=mq.channels_last)

@@ -173,3 +173,12 @@ def test_gradients_of_weights_for_each_example_take_the_statistics_that_are_give
     looped = mq.stack([by_weight(x) for x in xs])
     assert mq.allclose(mq.vmap(by_weight)(xs), looped)
     assert mq.allclose(looped, (grad * (xs - 1) * 2).sum(1))
+
+
+@pytest.mark.parametrize("ndim", [4, 5])
+def test_rms_norm_keeps_channels_last_and_no_other_order(ndim: int) -> None:
+    shape = (2, 3, 4, 5, 6)[:ndim]
+    last = mq.ones(shape[0], *shape[2:], 3).movedim(-1, 1)
+    assert mq.nn.functional.rms_norm(last, shape[-1:]).stride() == last.stride()
+    turned = mq.ones(shape[::-1]).permute(*range(ndim)[::-1])
+    assert mq.nn.functional.rms_norm(turned, shape[-1:]).is_contiguous()

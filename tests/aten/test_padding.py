@@ -93,3 +93,9 @@ def test_F61_channels_last_has_the_values_of_rows(
     found, expected = (function(v) for v in (last, x))
     np.testing.assert_array_equal(found.numpy(), expected.numpy())
     assert found.is_contiguous(memory_format=mq.channels_last)
+
+
+@pytest.mark.parametrize("pads", [[2, -1], [-1, 2]])
+def test_a_dimension_that_was_cut_is_not_wrapped_around_twice(pads: list[int]) -> None:
+    with pytest.raises(RuntimeError, match="wrapping around more than once"):
+        mq.nn.functional.pad(mq.ones(1, 2, 2), pads, mode="circular")

@@ -272,3 +272,15 @@ def test_large_expanded_tensors_are_converted_as_their_copies(kind: mq.dtype) ->
     made = x.to(kind)
     assert made.stride() == (2000, 20, 1)
     assert mq.equal(made, x.clone().to(kind))
+
+
+@pytest.mark.parametrize("dtype", [mq.float16, mq.bfloat16])
+def test_logcumsumexp_of_halves_has_a_gradient(dtype: mq.dtype) -> None:
+    values, cotangents = mq.tensor([-2.0, -40.0, 1.5, 3.0]), mq.tensor([1.0, 0.0, 0.5, -2.0])
+    found = []
+    for kind in (dtype, mq.float32):
+        x = values.to(kind).requires_grad_()
+        x.logcumsumexp(0).backward(cotangents.to(kind))
+        assert x.grad is not None
+        found.append(x.grad.float().numpy())
+    np.testing.assert_allclose(*found, rtol=2e-2, atol=2e-2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import ModuleType
 
 import numpy as np
@@ -23,7 +24,7 @@ from maquette.aten.reduction.sums import (
     sum_dtype,
 )
 from maquette.core.broadcast import wrap_dim
-from maquette.core.dtype import dtype, int64
+from maquette.core.dtype import dtype, finfo, int64
 from maquette.core.errors import check, check_index, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import is_true
@@ -276,7 +277,8 @@ def logcumsumexp_grad(grad: Tensor, self: Tensor, dim: int, result: Tensor) -> T
     """
     if not self.meta.ndim or not self.meta.numel:
         return grad
-    lowest, one = grad.new_full((), _LOWEST_LOG), grad.new_ones(())
+    lowest = grad.new_full((), max(_LOWEST_LOG, finfo(grad.dtype).min))
+    one = grad.new_ones(())
 
     def part(chosen: Tensor) -> Tensor:
         size = aten.where(chosen, grad, one)
@@ -297,12 +299,13 @@ def _weights(self: Tensor, result: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     most = (self.real if self.is_complex() else self).amax(dim, True).detach()
     most = aten.where(most.isfinite(), most, 0)
     rest = most - result
+    highest = min(_HIGHEST_LOG, math.floor(math.log(finfo(self.dtype).max)))
     if not self.is_complex():
-        return (self - most).exp(), rest.clamp_max(_HIGHEST_LOG).exp()
-    return (self - most).exp(), aten.polar(rest.real.clamp_max(_HIGHEST_LOG).exp(), rest.imag)
+        return (self - most).exp(), rest.clamp_max(highest).exp()
+    return (self - most).exp(), aten.polar(rest.real.clamp_max(highest).exp(), rest.imag)
 
 
-_HIGHEST_LOG = 85.0  # its exponential is finite in float32
+_HIGHEST_LOG = 85  # its exponential is finite in float32
 _LOWEST_LOG = -1e30  # the exponential of this and of anything added to it is 0
 
 logcumsumexp.derivative(

@@ -334,7 +334,11 @@ def pad_composite(self: Tensor, pad: Ints, mode: str, value: float | None) -> ob
 
 
 def _circular(self: Tensor, pad: Ints) -> Tensor:
-    """Each padded dimension continues from its other end; negative pads cut."""
+    """Each padded dimension continues from its other end; negative pads cut.
+
+    What is left must be as long as each pad: PyTorch asks the uncut size, and `pad=(2, -1)` of two
+    elements gives memory that nobody wrote.
+    """
     shape, ndim = self.meta.shape, self.meta.ndim
     check(
         len(pad) in (2 * (ndim - 2), 2 * (ndim - 1)) and len(pad) in (2, 4, 6),
@@ -349,7 +353,7 @@ def _circular(self: Tensor, pad: Ints) -> Tensor:
     for i, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
         dim = ndim - 1 - i
         check(
-            max(before, after) <= shape[dim],
+            max(before, after) <= shape[dim] + min(before, 0) + min(after, 0),
             lambda: "Padding value causes wrapping around more than once.",
         )
         inner = inner.slice(dim, max(before, 0), sizes[dim] - max(after, 0))

@@ -325,7 +325,7 @@ log_sigmoid_backward = define(
 def log_sigmoid_backward_shape(
     grad_output: TensorMeta, self: TensorMeta, buffer: TensorMeta
 ) -> TensorMeta:
-    return elementwise((self, buffer, grad_output), grad_output.dtype, op_name="log_sigmoid")
+    return elementwise((grad_output, self, buffer), grad_output.dtype, op_name="log_sigmoid")
 
 
 @log_sigmoid_backward.kernel

@@ -38,7 +38,8 @@ def _columns(
     Beside the slice of all places that they are; good until the next are asked for.
     """
     channels, batch = x.shape[-1], x.shape[0]
-    if _is_pointwise(size, geometry):
+    # A transposed output may end with a place that no window of one element reaches.
+    if _is_pointwise(size, geometry) and x.shape[1:-1] == tuple(places):
         yield slice(0, batch * prod(places)), x.reshape(-1, channels)
         return
     view = _windows(x, size, places, geometry)
@@ -82,7 +83,7 @@ def spread(y: Array, weight: Array, space: Ints, geometry: Geometry) -> Array:
     """The adjoint of `correlate` in its input, by windows that are added up."""
     size, places, channels = weight.shape[2:], y.shape[1:-1], weight.shape[1]
     matrix = laid_last(weight).reshape(weight.shape[0], -1)
-    if _is_pointwise(size, geometry):
+    if _is_pointwise(size, geometry) and tuple(space) == places:
         made = y.reshape(-1, y.shape[-1]) @ matrix
         return channels_second(made.reshape(len(y), *space, channels))
     out = np.empty((len(y), *space, channels), y.dtype)

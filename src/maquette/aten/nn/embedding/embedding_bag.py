@@ -527,7 +527,8 @@ def embedding_bag_composite(
             ),
         )
         padding = padding_idx + rows if padding_idx < 0 else padding_idx
-    page = _embedding_bag if wants_derivative(weight) else _embedding_bag_forward_only
+    learns = wants_derivative(weight) or wants_derivative(per_sample_weights)
+    page = _embedding_bag if learns else _embedding_bag_forward_only
     return page(
         weight,
         indices,

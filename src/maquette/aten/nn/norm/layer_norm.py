@@ -377,7 +377,7 @@ def rms_norm_parts(
     if weight is not None:
         out = out * weight
     out = out if out.dtype is input.dtype else out.to(input.dtype)
-    return out.contiguous(), rstd
+    return out.contiguous(memory_format=input.meta.suggested_format), rstd
 
 
 @rms_norm.composite
