@@ -114,3 +114,10 @@ def test_a_first_gradient_of_zero_is_no_error():
 def test_the_closure_is_required_by_the_signature():
     closure = inspect.signature(optim.LBFGS.step).parameters["closure"]
     assert closure.default is inspect.Parameter.empty
+
+
+def test_the_line_search_has_what_is_left_of_the_step_s_calls():
+    _, _, calls, _ = minimized(rosenbrock, [-1.2, 1.0], max_iter=1, line_search_fn="strong_wolfe")
+    assert calls == 2  # the first loss and one step: max_eval is 1
+    _, _, calls, _ = minimized(rosenbrock, [-1.2, 1.0], max_eval=4, line_search_fn="strong_wolfe")
+    assert calls == 4

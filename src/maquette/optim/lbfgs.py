@@ -108,7 +108,9 @@ class LBFGS(Optimizer):
                 if iteration != group["max_iter"]:
                     loss, grad, used = float(_evaluated(closure)), self._flat_grad(), 1
             else:
-                point, used = self._searched(closure, Point(step, loss, grad, slope), direction)
+                first = Point(step, loss, grad, slope)
+                left = group["max_eval"] - evaluations
+                point, used = self._searched(closure, first, direction, left)
                 memory.t, loss, grad = point.step, point.loss, point.gradient
                 self._move(direction, point.step)
             evaluations += used
@@ -123,7 +125,9 @@ class LBFGS(Optimizer):
         state.update(vars(memory))
         return first_loss
 
-    def _searched(self, closure: Closure, first: Point, direction: Tensor) -> tuple[Point, int]:
+    def _searched(
+        self, closure: Closure, first: Point, direction: Tensor, most_trials: int
+    ) -> tuple[Point, int]:
         """The point that the line search finds; the parameters are where they were."""
         start = [param.clone() for param in self._params]
 
@@ -140,6 +144,7 @@ class LBFGS(Optimizer):
             first.step,
             reach=_largest(direction),
             tolerance=1e-9,
+            most_trials=most_trials,
         )
 
     def _flat_grad(self) -> Tensor:

@@ -29,14 +29,20 @@ Evaluate = Callable[[float], Point]
 
 
 def strong_wolfe(
-    evaluate: Evaluate, start: Point, first_step: float, *, reach: float, tolerance: float
+    evaluate: Evaluate,
+    start: Point,
+    first_step: float,
+    *,
+    reach: float,
+    tolerance: float,
+    most_trials: int = MOST_TRIALS,
 ) -> tuple[Point, int]:
     """A point that meets the conditions, or the best found, and how often `evaluate` was called.
 
     start: the point at step 0. reach: the direction's largest element; a stretch shorter than
-    tolerance / reach is not searched further.
+    tolerance / reach is not searched further. most_trials: steps that are tried after the first.
     """
-    found, other, trials = _bracketed(evaluate, start, first_step)
+    found, other, trials = _bracketed(evaluate, start, first_step, most_trials)
     evaluations = trials + 1
     if other is None:
         return found, evaluations
@@ -44,7 +50,7 @@ def strong_wolfe(
     # The two ends in the order they were met: interpolation is not symmetric in rounding.
     ends = [found, other]
     stuck = False
-    while trials < MOST_TRIALS and abs(ends[1].step - ends[0].step) * reach >= tolerance:
+    while trials < most_trials and abs(ends[1].step - ends[0].step) * reach >= tolerance:
         step, stuck = _inner_step(ends, stuck)
         point = evaluate(step)
         evaluations += 1
@@ -65,11 +71,11 @@ def strong_wolfe(
 
 
 def _bracketed(
-    evaluate: Evaluate, start: Point, first_step: float
+    evaluate: Evaluate, start: Point, first_step: float, most_trials: int
 ) -> tuple[Point, Point | None, int]:
     """A good point and None, or two points with one between; and the trials after the first."""
     previous, point, trials = start, evaluate(first_step), 0
-    while trials < MOST_TRIALS:
+    while trials < most_trials:
         if _too_high(point, start) or (trials > 1 and point.loss >= previous.loss):
             return previous, point, trials
         if abs(point.slope) <= -CURVATURE * start.slope:

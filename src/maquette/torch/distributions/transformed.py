@@ -557,9 +557,9 @@ class Kumaraswamy(TransformedDistribution):
     def mode(self) -> Tensor:
         """The likeliest value; NaN where there is none inside."""
         a, b = self.concentration1, self.concentration0
-        mode = (a.reciprocal() * ((-b).log1p() - (-a * b).log1p())).exp()
-        mode[(b < 1) | (a < 1)] = math.nan
-        return mode
+        log_mode = a.reciprocal() * ((-b).log1p() - (-a * b).log1p())
+        log_mode[(b < 1) | (a < 1)] = math.nan
+        return log_mode.exp()  # after the write: `exp` saves what it gives
 
     @property
     def variance(self) -> Tensor:
