@@ -210,3 +210,10 @@ def test_an_unknown_reduction_reduces_nothing(name: str) -> None:
 def test_an_unknown_reduction_is_refused(name: str) -> None:
     with pytest.raises(RuntimeError, match=r"expected reduction 0 .* got 3"):
         getattr(mq.ops.aten, name)(mq.ones(2), mq.ones(2), 3)
+
+
+def test_huber_loss_is_flat_from_delta_on() -> None:
+    x = mq.tensor([-1.0, 0.5, 1.0, 2.0], requires_grad=True)
+    loss = mq.nn.functional.huber_loss(x, mq.zeros(4), reduction="sum")
+    (slope,) = mq.autograd.grad(loss, x, create_graph=True)
+    assert mq.autograd.grad(slope.sum(), x)[0].tolist() == [0.0, 1.0, 0.0, 0.0]

@@ -194,3 +194,10 @@ def test_statistics_of_one_input_for_all_examples_move_once():
     assert mq.allclose(found, expected.expand(2, 4, 3), atol=1e-6)
     assert mq.allclose(var, once[1])
     assert mq.allclose(mean, once[0].expand(2, 3))
+
+
+def test_kron_of_operands_that_lie_in_different_orders() -> None:
+    x, y = mq.rand(4, 2, 3), mq.rand(3, 3, 4).transpose(0, 1)
+    found = mq.vmap(mq.kron, in_dims=(0, -1))(x, y)
+    assert mq.equal(found, mq.stack([mq.kron(x[i], y[..., i]) for i in range(4)]))
+    assert mq.equal(found[0], mq.kron(x[0].contiguous(), y[..., 0].contiguous()))

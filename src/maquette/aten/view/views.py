@@ -130,8 +130,25 @@ def share_storage(page: OperatorPage, view: OperatorPage, rule: Callable[..., ob
 _unsafe_view = define("aten::_unsafe_view(Tensor self, SymInt[] size) -> Tensor")
 share_storage(_unsafe_view, view, view_shape)
 _unsafe_view.linear(self=reshaped_back)
-_unsafe_view.batching(sized)
 _unsafe_view.hides_aliases()
+
+
+def viewable(t: Tensor, shape: Ints) -> Tensor:
+    """The tensor, or a contiguous copy where its strides have no view of that shape."""
+    meta = t.meta
+    wanted = view_shape_infer(shape, meta.numel, meta.shape)
+    seen = view_strides(meta.shape, meta.strides, wanted)
+    return t.contiguous() if seen is None else t
+
+
+@_unsafe_view.batching
+def _unsafe_view_batching(
+    info: VmapInfo, in_dims: Sequence[int | None], self: Tensor, size: Ints
+) -> tuple[Tensor, int]:
+    """Copied where the batch lies across the example: no memory is seen to be shared."""
+    front, shape = to_front(self, in_dims[0]), (info.batch_size, *size)
+    return _unsafe_view(viewable(front, shape), shape), 0
+
 
 _reshape_alias = define(
     "aten::_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)"

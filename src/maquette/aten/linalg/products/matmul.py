@@ -20,7 +20,7 @@ from maquette.aten.linalg.products.contraction import Factor, contracted, contra
 from maquette.aten.linalg.products.matrix_products import addmm, check_not_bool, conj, mm, vdot
 from maquette.aten.view.copies import write_exact_out, write_out
 from maquette.aten.view.reshaping import reshape
-from maquette.aten.view.views import _unsafe_view, t, view
+from maquette.aten.view.views import _unsafe_view, t, view, viewable
 from maquette.autograd.grad_mode import is_grad_enabled
 from maquette.core.broadcast import broadcast_shapes, wrap_dim, wrap_dims
 from maquette.core.errors import check
@@ -471,7 +471,8 @@ def kron_composite(self: Tensor, other: Tensor) -> Tensor:
         ends = (left[-1], right[-1])  # both spread along the last dimension, whole rows meet
         spread = spread.expand([*spread.shape[:-2], *ends]).reshape([*spread.shape[:-2], shape[-1]])
         tiled = tiled.expand([*tiled.shape[:-2], *ends]).reshape([*tiled.shape[:-2], shape[-1]])
-    return (spread * tiled)._unsafe_view(shape)
+    # Operands that lie in different orders: PyTorch refuses to see their product in the shape.
+    return viewable(spread * tiled, tuple(shape))._unsafe_view(shape)
 
 
 def _is_worth_rows(self: Tensor, other: Tensor) -> bool:

@@ -357,7 +357,7 @@ def huber_loss_backward_grad(
     delta: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     d = self - target
-    curvature = d.abs() <= delta
+    curvature = d.abs() < delta  # flat from `delta` on, as in PyTorch
     return _second(grad, grad_output, d, d.clamp(-delta, delta), curvature, reduction)
 
 
