@@ -68,3 +68,12 @@ def test_a_class_with_its_own_call_goes_on_with_the_modules() -> None:
     layer.register_forward_hook(lambda *given: seen.append(given))
     assert layer(torch.tensor([-1.0, 2.0])).tolist() == [1, 3]
     assert len(seen) == 1
+
+
+def test_blocks_of_transformer_layers_need_not_be_told_what_is_causal() -> None:
+    encoder = nn.TransformerEncoderLayer(4, 2, 8).eval()
+    decoder = nn.TransformerDecoderLayer(4, 2, 8).eval()
+    x, masks = torch.ones(3, 1, 4), {"attn_mask": None, "key_padding_mask": None}
+    found = [encoder._sa_block(x, **masks), decoder._sa_block(x, **masks)]
+    found.append(decoder._mha_block(x, mem=x, **masks))
+    assert [t.shape for t in found] == [x.shape] * 3

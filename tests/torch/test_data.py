@@ -192,3 +192,27 @@ def test_a_loader_says_how_its_samples_are_asked_for() -> None:
 def test_T55_nothing_to_draw_from_is_refused_when_it_is_given() -> None:
     with pytest.raises(ValueError, match="num_samples=0"):
         data.DataLoader([], shuffle=True)
+
+
+def test_batches_are_pinned_in_containers_like_theirs():
+    pin_memory = data._utils.pin_memory.pin_memory
+
+    class Pinned:
+        def pin_memory(self):
+            return "pinned"
+
+    class Batch(dict):
+        pass
+
+    found = pin_memory(Batch(a=(1, Pinned()), b=["text", torch.ones(2)]))
+    assert (type(found), found["a"], found["b"][0]) == (Batch, (1, "pinned"), "text")
+    assert found["b"][1].is_pinned()
+
+
+def test_fetchers_read_as_a_loader_does():
+    fetch = data._utils.fetch
+    samples = fetch._MapDatasetFetcher([4, 5, 6], True, sum, False)
+    stream = fetch._IterableDatasetFetcher(range(3), True, list, True)
+    assert (samples.fetch([0, 2]), stream.fetch([None] * 2)) == (10, [0, 1])
+    with pytest.raises(StopIteration):
+        stream.fetch([None] * 2)

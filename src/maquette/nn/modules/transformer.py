@@ -96,9 +96,13 @@ class TransformerEncoderLayer(Module):
         return x
 
     def _sa_block(
-        self, x: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool
+        self,
+        x: Tensor,
+        attn_mask: Tensor | None,
+        key_padding_mask: Tensor | None,
+        is_causal: bool = False,
     ) -> Tensor:
-        x = _attended(self.self_attn, x, x, mask, padding, is_causal)
+        x = _attended(self.self_attn, x, x, attn_mask, key_padding_mask, is_causal)
         return self.dropout1(x)
 
     def _ff_block(self, x: Tensor) -> Tensor:
@@ -168,20 +172,24 @@ class TransformerDecoderLayer(Module):
         return x
 
     def _sa_block(
-        self, x: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool
+        self,
+        x: Tensor,
+        attn_mask: Tensor | None,
+        key_padding_mask: Tensor | None,
+        is_causal: bool = False,
     ) -> Tensor:
-        x = _attended(self.self_attn, x, x, mask, padding, is_causal)
+        x = _attended(self.self_attn, x, x, attn_mask, key_padding_mask, is_causal)
         return self.dropout1(x)
 
     def _mha_block(
         self,
         x: Tensor,
-        memory: Tensor,
-        mask: Tensor | None,
-        padding: Tensor | None,
-        is_causal: bool,
+        mem: Tensor,
+        attn_mask: Tensor | None,
+        key_padding_mask: Tensor | None,
+        is_causal: bool = False,
     ) -> Tensor:
-        x = _attended(self.multihead_attn, x, memory, mask, padding, is_causal)
+        x = _attended(self.multihead_attn, x, mem, attn_mask, key_padding_mask, is_causal)
         return self.dropout2(x)
 
     def _ff_block(self, x: Tensor) -> Tensor:

@@ -126,6 +126,8 @@ class _Module(ModuleType):
             return _unavailable
         if name in _SUBMODULES:
             return importlib.import_module(f"{self.__name__}.{name}")
+        if name in _WITH_FLOATS and place.partition(".quanti")[1]:
+            return getattr(importlib.import_module(f"{_FACE}{_WITH_FLOATS[name]}"), name)
         found = Absent.named(place, name, str(advice_for(place[6:])))
         setattr(self, name, found)
         return found
@@ -142,6 +144,15 @@ _SUBMODULES = frozenset(
     "quantizable quantization quantized reference sparse state_dict".split()
 )
 
+
+# What a program that could be quantized is written with, and that computes with floats: found in
+# each of the absent modules that PyTorch has it in.
+_WITH_FLOATS = {
+    **dict.fromkeys(
+        ("FXFloatFunctional", "FloatFunctional"), "ao.nn.quantized.modules.functional_modules"
+    ),
+    **dict.fromkeys(("DeQuantStub", "QuantStub", "QuantWrapper"), "ao.quantization.stubs"),
+}
 
 # Names by which programs ask whether the module is really there.
 _ASKED = frozenset(("torch.distributed.rpc.api",))
@@ -160,6 +171,30 @@ class Loader:
 
     def exec_module(self, module: ModuleType) -> None:
         """Nothing: there is no code."""
+
+
+_BELOW: dict[str, set[str]] = {}
+"""By the path of a package, which of its submodules are absent."""
+for _path in ADVICE:
+    _BELOW.setdefault(_path.rpartition(".")[0], set()).add(_path.rpartition(".")[2])
+
+
+def offer_below(package: ModuleType, path: str) -> None:
+    """Let the absent submodules of ``torch.<path>`` be attributes of the package that serves it.
+
+    PyTorch imports them with the package, and programs write ``nn.quantized.FloatFunctional``. A
+    package that looks names up itself finds them without this.
+    """
+    below = _BELOW.get(path)
+    if below is None or "__getattr__" in vars(package):
+        return
+
+    def __getattr__(name: str) -> ModuleType:
+        if name not in below:
+            raise AttributeError(f"module 'torch.{path}' has no attribute '{name}'")
+        return importlib.import_module(f"{_FACE}{path}.{name}")
+
+    vars(package)["__getattr__"] = __getattr__
 
 
 def spec_of(fullname: str) -> ModuleSpec:

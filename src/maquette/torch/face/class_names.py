@@ -30,6 +30,7 @@ from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.streams.generator import Generator
 from maquette.tensor.tensor import Tensor
 from maquette.tensor.typed_storage import TypedStorage
+from maquette.torch.face.absences import offer_below
 from maquette.torch.face.files import torch_file
 from maquette.torch.face.paths import PACKAGES, serves, torch_path
 
@@ -49,7 +50,9 @@ _HOMES: dict[type, str] = {
     saved_tensors_hooks: "torch.autograd.graph",
 }
 # Where programs meet classes. All of maquette's would cost 3 ms of a program's first step.
-_MET = ("amp", "distributions", "fx", "nn", "optim", "profiler", "utils.benchmark", "utils.data")
+_MET = (
+    "amp", "ao", "distributions", "fx", "nn", "optim", "profiler", "utils.benchmark", "utils.data",
+)  # fmt: skip
 _named: set[type] = set()
 
 
@@ -67,13 +70,15 @@ _ABOVE = {path[:i] for path in PACKAGES for i, letter in enumerate(path) if lett
 def name_loaded(package: str) -> None:
     """Name what is loaded of a package as torch does in `sys.modules`, while `install` holds.
 
+    Its absent submodules become attributes, installed or not.
     PyTorch has ``torch.nn.init`` there from the beginning, and libraries look it up there. The
     classes that the modules define say that they are where PyTorch has them.
     """
+    path = torch_path(package)
+    offer_below(sys.modules[package], path)
     if sys.modules.get("torch") is not sys.modules[_FACE]:
         return
     beginning = f"{package}."
-    path = torch_path(package)
     # Thousands are loaded: by `filter` and a function in C 0.3 ms of a program's first step less.
     within = filter(methodcaller("startswith", beginning), list(sys.modules))
     for name in (package, *within):

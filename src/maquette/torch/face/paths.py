@@ -131,6 +131,8 @@ PACKAGES = {
     "masked.maskedtensor": "maquette.torch.masked_tensors",
     "mps": "maquette.torch.devices.mps",
     "mtia": "maquette.torch.devices.mtia",
+    "ao.nn.quantized.modules.functional_modules": "maquette.torch.families.float_functional",
+    "ao.quantization.stubs": "maquette.torch.families.quantization_stubs",
     "nn": "maquette.nn",
     "nn.modules.channelshuffle": "maquette.nn.modules.shaping.channelshuffle",
     "nn.modules.flatten": "maquette.nn.modules.shaping.flatten",
@@ -178,6 +180,8 @@ PACKAGES = {
     "utils._ordered_set": "maquette.torch.helpers.ordered_set",
     "utils.benchmark.utils": "maquette.torch.utils.benchmark",
     "utils.data._utils.collate": "maquette.torch.utils.data.collate",
+    "utils.data._utils.fetch": "maquette.torch.utils.data.fetching",
+    "utils.data._utils.pin_memory": "maquette.torch.utils.data.pinning",
     "utils.data._utils.worker": "maquette.torch.utils.data.workers",
     "xpu": "maquette.torch.devices.xpu",
 }

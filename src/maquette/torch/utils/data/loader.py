@@ -240,7 +240,7 @@ class DataLoader:
     @property
     def _fetcher(self) -> Callable[[Any], Callable[[Any], Any]]:
         """A function of the data set that gives a function of indices: in workers, too."""
-        kind = _fetch_next if isinstance(self.dataset, IterableDataset) else _fetch_indices
+        kind = fetch_next if isinstance(self.dataset, IterableDataset) else fetch_indices
         return functools.partial(kind, self._auto_collation, self.collate_fn, self.drop_last)
 
     def __iter__(self) -> Iterator[Any]:
@@ -353,9 +353,11 @@ class _InfiniteConstantSampler:
         return itertools.repeat(None)
 
 
-def _fetch_indices(
+def fetch_indices(
     batched: bool, collate: Callable[..., Any], drop_last: bool, dataset: Any
 ) -> Callable[[Any], Any]:
+    """A function of indices: their samples, collated; of one index if nothing is batched."""
+
     def fetch(indices: Any) -> Any:
         if not batched:
             return collate(dataset[indices])
@@ -365,9 +367,10 @@ def _fetch_indices(
     return fetch
 
 
-def _fetch_next(
+def fetch_next(
     batched: bool, collate: Callable[..., Any], drop_last: bool, dataset: Any
 ) -> Callable[[Any], Any]:
+    """A function of indices: as many of the next samples; StopIteration where there are none."""
     samples = iter(dataset)
 
     def fetch(indices: Any) -> Any:
