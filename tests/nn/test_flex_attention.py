@@ -7,6 +7,8 @@ import pytest
 import maquette as mq
 from maquette.nn.attention.flex_attention import (
     AuxRequest,
+    _identity,
+    _mask_mod_signature,
     and_masks,
     create_block_mask,
     create_mask,
@@ -108,3 +110,9 @@ def test_bad_calls_are_refused():
         flex_attention(q, k[:, :1], v[:, :1])
     with pytest.raises(ValueError, match="q_len=6"):
         flex_attention(q, k, v, block_mask=create_block_mask(causal, None, None, 8, 8))
+
+
+def test_a_function_of_scores_may_leave_them_as_they_are():
+    q = mq.arange(8.0).view(1, 1, 4, 2)
+    assert mq.equal(flex_attention(q, q, q, score_mod=_identity), flex_attention(q, q, q))
+    assert len(_mask_mod_signature.__args__) == 5

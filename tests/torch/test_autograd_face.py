@@ -112,3 +112,10 @@ def test_states_of_like_modules_are_stacked():
     assert buffers == {}
     with pytest.raises(RuntimeError, match="same class"):
         torch.func.stack_module_state([nn.Linear(2, 3), nn.ReLU()])
+
+
+def test_a_variable_can_be_made_in_a_function_under_a_transform():
+    def summed(x):
+        return (x * torch.autograd.Variable(mq.ones(2)) * torch.autograd.Variable(x)).sum()
+
+    assert torch.func.grad(summed)(mq.arange(2.0)).tolist() == [0, 1]

@@ -24,6 +24,9 @@ _DEFAULT_SPARSE_BLOCK_SIZE = 128
 _ONE_BLOCK = 1 << 30  # larger than any sequence
 ScoreMod = Callable[..., Tensor]
 MaskMod = Callable[..., Tensor]
+# Programs annotate with them, by PyTorch's names.
+_score_mod_signature = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+_mask_mod_signature = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 BlockSize = int | tuple[int, int]
 
 __all__ = [
@@ -52,6 +55,13 @@ class AuxOutput(NamedTuple):
 
     lse: Tensor | None = None
     max_scores: Tensor | None = None
+
+
+def _identity(
+    score: Tensor, batch: Tensor, head: Tensor, token_q: Tensor, token_kv: Tensor
+) -> Tensor:
+    """A function of scores that changes none."""
+    return score
 
 
 def noop_mask(batch: Tensor, head: Tensor, token_q: Tensor, token_kv: Tensor) -> Tensor:

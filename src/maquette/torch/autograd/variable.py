@@ -66,7 +66,7 @@ class Variable(metaclass=_VariableType):
             return tensor([])
         if not isinstance(data, Tensor):
             raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
-        return data.detach().requires_grad_(requires_grad)
+        return data.detach()._require_grad(requires_grad)  # under a transform, too
 
 
 __all__ = ["Variable"]
