@@ -435,6 +435,39 @@ def test_T59_modes_see_a_leaf_take_its_gradient() -> None:
     assert seen[-1] is mq.ops.aten.detach.default
 
 
+@pytest.mark.parametrize("times", [1, 20])  # by plain calls; by a function made for the subset
+def test_T58_gradients_that_nobody_asks_for_are_not_computed(times: int) -> None:
+    asked: list[object] = []
+
+    class Log(mq.dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            asked.extend(args[-1:] if func is mq.ops.aten.convolution_backward.default else ())
+            return func(*args, **(kwargs or {}))
+
+    x, w, b = mq.ones(1, 2, 4, requires_grad=True), leaf(1.0, 2.0, 3.0).view(1, 1, 3), leaf(1.0)
+    for _ in range(times):
+        y = mq.cat([mq.nn.functional.conv1d(x, w.expand(1, 2, 3), b), x[:, :1]], 2)
+        with Log():
+            found = mq.autograd.grad(y.sum(), x)[0]
+    assert (asked, found.tolist()) == (
+        [[True, False, False]] * times,
+        [[[2, 4, 6, 4], [1, 3, 5, 3]]],
+    )
+
+
+@pytest.mark.parametrize("anomalies", [False, True])
+def test_T58_products_for_other_gradients_are_left_out(anomalies: bool) -> None:
+    from maquette.torch.utils.flop_counter import FlopCounterMode
+
+    x, w = mq.ones(2, 3, requires_grad=True), mq.ones(3, 5, requires_grad=True)
+    y = (x @ w).sum()
+    with FlopCounterMode(display=False) as one, mq.autograd.set_detect_anomaly(anomalies):
+        mq.autograd.grad(y, x, retain_graph=True)
+    with FlopCounterMode(display=False) as both:
+        mq.autograd.grad(y, (x, w))
+    assert (one.get_total_flops(), both.get_total_flops()) == (60, 120)
+
+
 def test_T65_a_post_accumulate_hook_returns_nothing_or_the_tensor_itself() -> None:
     a, b = leaf(1.0), leaf(1.0)
     a.register_post_accumulate_grad_hook(lambda t: t.add_(1.0))

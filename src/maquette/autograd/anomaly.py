@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from maquette.autograd.node import Grad, Node
 from maquette.autograd.saved.hooks import watch
@@ -70,10 +70,12 @@ def _switch(mode: bool, check_nan: bool) -> None:
     watch.update()
 
 
-def apply_checked(node: Node, grads: list[Grad]) -> Sequence[Grad]:
-    """``node.apply``, telling where the node was made if it fails or gives NaN."""
+def apply_checked(
+    node: Node, apply: Callable[[list[Grad]], Sequence[Grad]], grads: list[Grad]
+) -> Sequence[Grad]:
+    """``apply``, a node's, telling where the node was made if it fails or gives NaN."""
     try:
-        answers = node.apply(grads)
+        answers = apply(grads)
     except Exception:
         _tell_origin(node)
         raise

@@ -11,6 +11,7 @@ says in plain Python what both compute.
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -260,6 +261,9 @@ The engine's steps have formulas written out: most are asked for where fakes' gr
 """
 
 
+Formulas = Callable[[OpNode, list[Grad]], list[Grad]]
+
+
 class _Maker:
     """Generates the class of nodes for one subset of differentiable parameters."""
 
@@ -305,27 +309,52 @@ class _Maker:
         made.saves_written = any(self.plan.names[i] in self.saved for i in self.plan.written)
         made.save = staticmethod(self._late(made, "save", self._save_source))
 
-        calls = 0
-
-        def formulas(node: OpNode, grads: list[Grad]) -> list[Grad]:
-            nonlocal calls
-            calls += 1
-            if calls <= _PLAIN_CALLS:
-                return self._plain_formulas(node, grads)
-            made.formulas = self._function("_formulas", self._formulas_source())
-            answers: list[Grad] = made.formulas(node, grads)
-            return answers
-
         def step(node: OpNode, grads: object, buffers: dict[Node, object], run: Run) -> None:
             made.step = self._step()
             given = [grads]
             del grads  # the first step of a kind lets go of its gradients when every other does
             made.step(node, given.pop(), buffers, run)
 
-        made.formulas = formulas
+        parts: dict[int, Formulas] = {}
+
+        def partly(node: OpNode, grads: list[Grad], flags: Sequence[bool]) -> list[Grad]:
+            mask = self._part(node, flags)
+            if mask == self.mask:
+                return node.formulas(grads)
+            if mask not in parts:
+                parts[mask] = self._often(mask, functools.partial(parts.__setitem__, mask))
+            return parts[mask](node, grads)
+
+        made.formulas = self._often(self.mask, functools.partial(setattr, made, "formulas"))
+        made.partly = partly
         made.step = step
         node_class: type[OpNode] = made
         return node_class
+
+    def _often(self, mask: int, keep: Callable[[Formulas], None]) -> Formulas:
+        """A subset's gradients; ``keep`` gets a function of their own if they are often wanted."""
+        calls = 0
+
+        def formulas(node: OpNode, grads: list[Grad]) -> list[Grad]:
+            nonlocal calls
+            calls += 1
+            if calls <= _PLAIN_CALLS:
+                return self._plain_formulas(node, grads, mask)
+            made: Any = self._function("_formulas", self._formulas_source(mask))
+            keep(made)
+            answers: list[Grad] = made(node, grads)
+            return answers
+
+        return formulas
+
+    def _part(self, node: OpNode, flags: Sequence[bool]) -> int:
+        """The subset of the node's parameters some of whose edges are flagged."""
+        mask = at = 0
+        for bit, i in enumerate(self.plan.wrt):
+            size = node.list_sizes[bit] if i in self.plan.lists else 1
+            mask |= any(flags[at : at + size]) << bit
+            at += size
+        return mask & self.mask
 
     def _late(
         self, owner: Any, name: str, source: Callable[[], list[str]]
@@ -364,7 +393,7 @@ class _Maker:
         lines = [f"    {line}" for line in self.plan.number_lines()]
         return [f"def _save({params}):", *lines, f"    return {self.save_source()}"]
 
-    def _plain_formulas(self, node: OpNode, grads: list[Grad]) -> list[Grad]:
+    def _plain_formulas(self, node: OpNode, grads: list[Grad], mask: int) -> list[Grad]:
         """What `_formulas_source` says, for the first nodes that need it."""
         plan = self.plan
         opened = node.__class__.open_saved(node)
@@ -374,15 +403,15 @@ class _Maker:
         values |= dict(zip(self.saved, opened, strict=True))
         values |= {n: node.links[3 * int(meta[2:]) + 2] for n, meta in self.linked.items()}
         answers: list[Grad] = []
-        for k, answer in enumerate(_answers(plan, self.mask, values)):
+        for k, answer in enumerate(_answers(plan, mask, values)):
             is_list = plan.wrt[k] in plan.lists
             answers += _spread(answer, node.list_sizes[k]) if is_list else [answer]
         return answers
 
-    def _formulas_source(self) -> list[str]:
-        """``_formulas(node, grads)``: the gradients as a list, lists of parameters flat."""
+    def _formulas_source(self, mask: int) -> list[str]:
+        """``_formulas(node, grads)``: a subset's gradients, lists of parameters flat."""
         lines = ["def _formulas(_node, _grads):", *self._open(), *self._leave_early()]
-        answers, calls = self._calls("_grads[0]", "_grads")
+        answers, calls = self._calls("_grads[0]", "_grads", mask)
         return [*lines, *calls, f"    return [{', '.join(self._flat(answers))}]"]
 
     def _step(self) -> Callable[..., object]:
@@ -394,7 +423,7 @@ class _Maker:
             nothing += " or (_grads[0] is None and all(g is None for g in _grads))"
         lines += [f"    if {nothing}:", "        return _run.pass_by(_node)", *self._open()]
         grad, grads = ("_grads", "[_grads]") if plain else ("_grads[0]", "_grads")
-        answers, calls = self._calls(grad, grads)
+        answers, calls = self._calls(grad, grads, self.mask)
         bits = [b for b, i in enumerate(self.plan.wrt) if self.plan.names[i] in self.wanted]
         if self.plan.lists:
             calls += [f"    _all = [{', '.join(self._flat(answers))}]"]
@@ -513,22 +542,28 @@ class _Maker:
         opened = [f"{slot} = _open({slot}, _node)"]
         return Saved([f"_keep_output({value}, {number})"], [slot], opened, True)
 
-    def _calls(self, grad: str, grads: str) -> tuple[list[str], list[str]]:
-        """A name for each differentiable parameter's gradient, and lines that call the formulas."""
+    def _calls(self, grad: str, grads: str, mask: int) -> tuple[list[str], list[str]]:
+        """A name for each differentiable parameter's gradient, and lines that call the formulas.
+
+        mask: whose gradients are wanted, of those that the node was made for.
+        """
         plan = self.plan
+        wanted = {plan.names[i] for bit, i in enumerate(plan.wrt) if mask >> bit & 1}
         values = {n: s.names[0] for n, s in self.saved.items()} | self.linked
         values |= {"grad": grad, "grads": grads}
         lines: list[str] = []
         found: dict[str, str] = {}
         for k, rule in enumerate(self.active):
-            flags = ", ".join(str(n in self.wanted) for n in rule.wrt)
+            if wanted.isdisjoint(rule.wrt):
+                continue
+            flags = ", ".join(str(n in wanted) for n in rule.wrt)
             given = [f"[{flags}]" if n == "needs" else values[n] for n in rule.needs]
             targets = [f"a{k}_{j}" for j in range(len(rule.wrt))]
             left = f"({', '.join(targets)},)" if rule.joint else targets[0]
             lines.append(f"    {left} = _f{k}({', '.join(given)})")
             found.update(zip(rule.wrt, targets, strict=True))
         names = [plan.names[i] for i in plan.wrt]
-        return [found.get(n, "None") if n in self.wanted else "None" for n in names], lines
+        return [found.get(n, "None") if n in wanted else "None" for n in names], lines
 
     def _flat(self, answers: Sequence[str]) -> list[str]:
         """Answers as members of one list, an answer for a list of parameters spread out."""

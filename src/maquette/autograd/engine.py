@@ -356,7 +356,7 @@ class Run:
         if not node.by_user:
             overriding.off()
         begun = begin_range(node.name(), scope=BACKWARD) if self.listeners else []
-        answers = list(apply_checked(node, grads) if self.anomaly else node.apply(grads))
+        answers = list(self._answers(node, grads))
         end_range(begun)
         self.conform(node, answers)
         if not self.retain_graph:
@@ -367,6 +367,15 @@ class Run:
             answers = run_after(node, answers, came)
         overriding.off()
         self.hand_on(node, answers)
+
+    def _answers(self, node: Node, grads: list[Grad]) -> Sequence[Grad]:
+        """What the node gives; only the gradients that go on, where some are wanted."""
+        if self.needed is None:
+            return apply_checked(node, node.apply, grads) if self.anomaly else node.apply(grads)
+        goes_on = [t in self.needed or t in self.captures for t in node.links[_TARGETS]]
+        if self.anomaly:
+            return apply_checked(node, lambda came: node.apply_part(came, goes_on), grads)
+        return node.apply_part(grads, goes_on)
 
     def _capture(self, node: Node, grads: list[Grad]) -> None:
         """Keep what is wanted of a node's gradients."""

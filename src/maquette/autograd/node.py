@@ -96,6 +96,13 @@ class Node:
         """Gradients of the inputs, one for each edge, from those of the outputs."""
         raise NotImplementedError(type(self).__name__)
 
+    def apply_part(self, grads: list[Grad], wanted: Sequence[bool]) -> Sequence[Grad]:
+        """`apply` where some inputs' gradients alone are wanted: the others may be None.
+
+        wanted: for each edge.
+        """
+        return self.apply(grads)
+
     def output_count(self) -> int:
         """How many gradients `apply` takes."""
         return 1
@@ -294,6 +301,13 @@ class OpNode(Node, History):
             self.saved = None
 
     def apply(self, grads: list[Grad]) -> Sequence[Grad]:
+        return self.formulas(grads)
+
+    def apply_part(self, grads: list[Grad], wanted: Sequence[bool]) -> Sequence[Grad]:
+        return self.formulas(grads) if all(wanted) else self.partly(grads, wanted)
+
+    def partly(self, grads: list[Grad], wanted: Sequence[bool]) -> list[Grad]:
+        """The gradients of the inputs that are wanted, without the cost of the others."""
         return self.formulas(grads)
 
 

@@ -34,6 +34,10 @@ class DeQuantStub(_Stub):
 class QuantWrapper(Module):
     """``module`` between a `QuantStub` and a `DeQuantStub`."""
 
+    quant: QuantStub
+    dequant: DeQuantStub
+    module: Module
+
     def __init__(self, module: Module) -> None:
         super().__init__()
         qconfig = getattr(module, "qconfig", None)
