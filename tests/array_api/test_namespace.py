@@ -3,6 +3,7 @@
 import inspect
 import math
 
+import numpy as np
 import pytest
 
 import maquette as mq
@@ -181,3 +182,10 @@ def test_a_remainder_of_zero_has_the_sign_of_the_divisor() -> None:
 def test_cross_products_broadcast() -> None:
     found = xp.linalg.cross(mq.ones(0, 3), mq.ones(3))
     assert found.shape == (0, 3)
+
+
+def test_an_array_that_is_read_backwards_is_copied_where_it_may_be() -> None:
+    backwards = np.arange(3)[::-1]
+    assert xp.asarray(backwards).tolist() == [2, 1, 0]
+    with pytest.raises(ValueError, match="negative"):
+        xp.asarray(backwards, copy=False)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Literal, cast
 
+import numpy as np
+
 from maquette.api import functions as mq
 from maquette.array_api.data_types import DType, Number
 from maquette.core.device import device as Device
@@ -32,6 +34,8 @@ def asarray(
         raise ValueError("asarray: Python numbers have to be copied; leave out copy=False")
     if isinstance(obj, (list, tuple)):
         obj = _stacked(obj)
+    if copy is None and isinstance(obj, np.ndarray) and min(obj.strides, default=0) < 0:
+        obj = obj.copy()  # read backwards, as no tensor can be
     grad = getattr(obj, "requires_grad", False)
     made: Tensor = mq.asarray(obj, dtype=dtype, device=device, copy=copy, requires_grad=grad)
     return made
