@@ -211,3 +211,11 @@ def test_what_needs_values_is_refused():
             call(nn.LazyLinear(2) if call is nn.utils.weight_norm else UninitializedParameter())
     with pytest.raises(RuntimeError, match="share memory on an uninitialized"):
         nn.LazyLinear(2).share_memory()
+
+
+def test_lazy_convolutions_take_every_option_by_place() -> None:
+    conv = mq.nn.LazyConv2d(8, 3, 1, 0, 1, 1, False, "reflect")
+    assert (conv.bias, conv.padding_mode, conv.groups) == (None, "reflect", 1)
+    back = mq.nn.LazyConvTranspose1d(8, 3, 2, 0, 1, 1, False, 2)
+    assert (back.bias, back.output_padding, back.dilation) == (None, (1,), (2,))
+    assert conv(mq.ones(1, 2, 5, 5)).shape == (1, 8, 3, 3)

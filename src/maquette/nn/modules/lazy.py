@@ -172,18 +172,9 @@ class _LazyConv(_LazyLayer):
     transposed: bool
     kernel_size: tuple[int, ...]
 
-    def __init__(
-        self,
-        out_channels: int,
-        kernel_size: Sizes,
-        *args: Any,
-        bias: bool = True,
-        device: DeviceLike | None = None,
-        dtype: dtype_ | None = None,
-        **options: Any,
+    def _leave_open(
+        self, out_channels: int, bias: bool, device: DeviceLike | None, dtype: dtype_ | None
     ) -> None:
-        make: Any = super().__init__  # of the ordinary class, which comes after this one
-        make(0, 0, kernel_size, *args, bias=False, device=device, dtype=dtype, **options)
         self.out_channels = out_channels
         self._make_places(("weight", "bias") if bias else ("weight",), device, dtype)
 
@@ -213,37 +204,78 @@ class _LazyConv(_LazyLayer):
         return {"weight": weight, "bias": (self.out_channels,)}
 
 
-class LazyConv1d(_LazyConv, Conv1d):
+class _LazyForwardConv(_LazyConv):
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: Sizes | str = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: DeviceLike | None = None,
+        dtype: dtype_ | None = None,
+    ) -> None:
+        make: Any = super().__init__  # of the ordinary class, which comes after this one
+        places = (stride, padding, dilation, groups, False, padding_mode)
+        make(0, 0, kernel_size, *places, device, dtype)
+        self._leave_open(out_channels, bias, device, dtype)
+
+
+class _LazyConvTranspose(_LazyConv):
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: Sizes = 0,
+        output_padding: Sizes = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Sizes = 1,
+        padding_mode: str = "zeros",
+        device: DeviceLike | None = None,
+        dtype: dtype_ | None = None,
+    ) -> None:
+        make: Any = super().__init__
+        places = (stride, padding, output_padding, groups, False, dilation, padding_mode)
+        make(0, 0, kernel_size, *places, device, dtype)
+        self._leave_open(out_channels, bias, device, dtype)
+
+
+class LazyConv1d(_LazyForwardConv, Conv1d):
     """`Conv1d` whose in_channels is the first input's."""
 
     cls_to_become = Conv1d
 
 
-class LazyConv2d(_LazyConv, Conv2d):
+class LazyConv2d(_LazyForwardConv, Conv2d):
     """`Conv2d` whose in_channels is the first input's."""
 
     cls_to_become = Conv2d
 
 
-class LazyConv3d(_LazyConv, Conv3d):
+class LazyConv3d(_LazyForwardConv, Conv3d):
     """`Conv3d` whose in_channels is the first input's."""
 
     cls_to_become = Conv3d
 
 
-class LazyConvTranspose1d(_LazyConv, ConvTranspose1d):
+class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
     """`ConvTranspose1d` whose in_channels is the first input's."""
 
     cls_to_become = ConvTranspose1d
 
 
-class LazyConvTranspose2d(_LazyConv, ConvTranspose2d):
+class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
     """`ConvTranspose2d` whose in_channels is the first input's."""
 
     cls_to_become = ConvTranspose2d
 
 
-class LazyConvTranspose3d(_LazyConv, ConvTranspose3d):
+class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):
     """`ConvTranspose3d` whose in_channels is the first input's."""
 
     cls_to_become = ConvTranspose3d
