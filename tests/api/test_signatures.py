@@ -139,3 +139,18 @@ def test_T30_pythons_types_of_numbers_are_dtypes_by_place_too(kind: type, meant:
 def test_T30_norms_and_modules_take_pythons_float_for_a_dtype() -> None:
     assert mq.norm(mq.ones(2), dtype=float).dtype is mq.float64
     assert mq.nn.Linear(2, 2).to(float).weight.dtype is mq.float64
+
+
+@pytest.mark.parametrize(
+    "name",
+    "linalg_norm fft_fft special_erf view_copy zeros_like max_pool2d mse_loss constant_pad_nd gelu "
+    "view_as_real slice alias rsub one_hot silu_ sym_size pixel_shuffle tensordot".split(),
+)
+def test_functions_alone_are_no_methods_of_tensors(name: str) -> None:
+    assert callable(getattr(mq.ops.aten, name))
+    assert not hasattr(mq.ones(2), name)
+
+
+@pytest.mark.parametrize("name", "index_copy narrow_copy relu prelu softmax dropout_".split())
+def test_methods_that_are_named_like_functions_alone(name: str) -> None:
+    assert hasattr(mq.ones(2), name) is (name != "dropout_")

@@ -34,6 +34,7 @@ from maquette.dispatch.torch_function import (
 )
 from maquette.symbolic.numbers import SymNumber
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.rules import operators
 
 _NUMBERS = (int, float, bool, complex, SymNumber)
 
@@ -168,7 +169,7 @@ _IN_PLACE = {
     "idiv": ("div_", "Tensor", None),  # Python 2's name, which PyTorch keeps
 }
 _REFLECTED = {
-    "rsub": lambda self, other: self.rsub(other),
+    "rsub": lambda self, other: operators.rsub(self, other),
     "rdiv": lambda self, other: self.reciprocal() * other,  # Python 2's name, which PyTorch keeps
     "rfloordiv": lambda self, other: _overload("floor_divide", "default")(other, self),
     "rpow": lambda self, other: _by_left(other, "pow", "Scalar", "Tensor_Tensor", self),

@@ -477,8 +477,25 @@ _GENERATED_FORMS = frozenset(("slice_scatter",))
 # Operators whose function PyTorch has elsewhere, or does not have.
 _ELSEWHERE = ("linalg_", "fft_", "special_")
 _NO_FUNCTIONS = frozenset(("zero", "copy", "unique_dim", "_foreach_zero", "_foreach_copy"))
-# What is in place as a method alone. Programs tell arrays from tensors by ``hasattr(x, "copy")``.
-_NO_METHODS = frozenset(("copy", "fill", "zero"))
+# What is no method in PyTorch, though it begins with ``self``: programs tell libraries and versions
+# apart by ``hasattr(x, name)``, arrays from tensors by ``copy``. Besides these: operators of
+# `torch.linalg` and its like, copies of views, tensors like another, pooling, losses and padding.
+_METHODS_OF_A_KIND = frozenset(("index_copy", "narrow_copy"))
+_OF_FUNCTIONS_ALONE = ("pool", "loss", "_pad", "pad_", "dropout_", "pixel_", "channel_shuffle")
+_NO_METHODS = frozenset(
+    """
+    alias atleast_1d atleast_2d atleast_3d binary_cross_entropy binary_cross_entropy_with_logits
+    bucketize celu celu_ combinations copy elu elu_ embedding_renorm_ fill frobenius_norm gelu gelu_
+    glu hardsigmoid hardsigmoid_ hardswish hardswish_ hardtanh hardtanh_ histogramdd
+    is_non_overlapping_and_dense is_strides_like_format kl_div leaky_relu leaky_relu_ lift
+    lift_fresh log_sigmoid log_sigmoid_forward matrix_H mish mish_ nonzero_numpy nuclear_norm
+    numpy_T one_hot pad relu6 relu6_ rsub selu selu_ silu silu_ slice slow_conv3d
+    slow_conv_dilated2d slow_conv_dilated3d slow_conv_transpose2d slow_conv_transpose3d softplus
+    softshrink std_mean sym_is_contiguous sym_numel sym_size sym_storage_offset sym_stride tensordot
+    thnn_conv2d threshold threshold_ unique_dim unique_dim_consecutive var_mean view_as_complex
+    view_as_real zero
+    """.split()
+)
 
 
 def function_names() -> list[str]:
@@ -522,10 +539,18 @@ def method_face(name: str) -> Face:
 
 def gives_method(packet: OpOverloadPacket) -> bool:
     """Whether some overload begins with ``self``; told by the text, for schemas are parsed late."""
-    if packet.__name__ in _NO_METHODS:
+    name = packet.__name__
+    if name in _NO_METHODS or (name[0] != "_" and _is_function_alone(name)):
         return False
     for overload in packet._overloads.values():
         kind, found, _ = overload._schema_text.partition("(")[2].partition(" self")
         if found and (kind == "Tensor" or (kind.startswith("Tensor(") and kind.endswith(")"))):
             return True
     return False
+
+
+def _is_function_alone(name: str) -> bool:
+    """Whether operators of this kind are functions alone."""
+    if name.startswith(_ELSEWHERE) or name.endswith(("_copy", "_like")):
+        return name not in _METHODS_OF_A_KIND
+    return any(kind in name for kind in _OF_FUNCTIONS_ALONE)

@@ -48,7 +48,9 @@ def _at_least(dimensions: int) -> Callable[..., object]:
 
     def function(*tensors: Tensor | Sequence[Tensor]) -> object:
         if len(tensors) == 1 and isinstance(tensors[0], Tensor):
-            return getattr(tensors[0], name)()
+            packet = find_packet(f"aten::{name}")
+            assert packet is not None
+            return packet(tensors[0])
         return several(*tensors)
 
     function.__name__ = function.__qualname__ = name

@@ -373,8 +373,14 @@ def _as_subclass(t: TensorBase, cls: type) -> object:
             return _as_subclass(t, cls)
     if tls.st.function_modes:
         with DisableTorchFunction():
-            return instance_of(cls, source.alias(), source)
-    return instance_of(cls, source.alias(), source)
+            return instance_of(cls, _alias_of(source), source)
+    return instance_of(cls, _alias_of(source), source)
+
+
+def _alias_of(t: Tensor) -> Tensor:
+    packet = find_packet("aten::alias")
+    assert packet is not None
+    return cast(Tensor, packet.default(t))
 
 
 def instance_of(cls: type, made: Tensor, source: object) -> object:

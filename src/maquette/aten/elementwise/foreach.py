@@ -280,7 +280,7 @@ def copy_each(self: Sequence[Tensor], src: Sequence[Tensor], non_blocking: bool)
 
 
 def norm_each(self: Sequence[Tensor], ord: float, dtype: dtype | None) -> list[Tensor]:
-    return [t.linalg_vector_norm(ord, dtype=dtype) for t in self]
+    return [aten.linalg_vector_norm(t, ord, dtype=dtype) for t in self]
 
 
 def powsum_each(self: Sequence[Tensor], ord: float, dtype: dtype | None) -> list[Tensor]:

@@ -196,7 +196,7 @@ def r2c_grad(
         half = grad.meta.shape[last]
         if not is_true(half == self_meta.shape[last]):
             whole = grad.new_zeros(self_meta.shape)
-            whole.slice(last, 0, half).copy_(grad)
+            aten.slice(whole, last, 0, half).copy_(grad)
             grad = whole
     return (_fft_c2c(grad, dim, normalization, False).real,)
 
@@ -317,11 +317,11 @@ def _resized(self: Tensor, dims: Ints, sizes: Sequence[int]) -> Tensor:
     for d, n in zip(dims, sizes, strict=True):
         have = self.meta.shape[d]
         if n < have:
-            self = self.slice(d, 0, n)
+            self = aten.slice(self, d, 0, n)
         elif n > have:
             grows = True
             pad[2 * (self.meta.ndim - 1 - d) + 1] = n - have
-    return self.constant_pad_nd(pad) if grows else self
+    return aten.constant_pad_nd(self, pad) if grows else self
 
 
 def _check_real(name: str, self: Tensor) -> None:

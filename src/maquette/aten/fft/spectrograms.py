@@ -120,7 +120,7 @@ def stft_composite(
     spectrum.transpose_(1, 2)
     if self.meta.ndim == 1:
         spectrum.squeeze_(0)
-    result: Tensor = spectrum.view_as_real() if return_complex is False else spectrum
+    result: Tensor = aten.view_as_real(spectrum) if return_complex is False else spectrum
     return result
 
 
@@ -166,7 +166,7 @@ def _full_window(like: Tensor, n_fft: int, width: int, window: Tensor | None) ->
 def _widened(t: Tensor, n_fft: int, width: int) -> Tensor:
     """Zeros at both ends, as many as a window of ``width`` lacks of ``n_fft``."""
     before = (n_fft - width) // 2
-    wide: Tensor = t.constant_pad_nd([before, n_fft - width - before])
+    wide: Tensor = aten.constant_pad_nd(t, [before, n_fft - width - before])
     return wide
 
 
@@ -219,9 +219,9 @@ def istft_composite(
     samples = n_fft + hop * (frames.meta.shape[1] - 1)
     start = n_fft // 2 if center else 0
     end = samples - start if length is None else start + length
-    signal = _overlapped(frames * full, samples, hop).slice(1, start, end)
+    signal = aten.slice(_overlapped(frames * full, samples, hop), 1, start, end)
     weights = full.pow(2).expand((1, frames.meta.shape[1], n_fft))
-    envelope = _overlapped(weights, samples, hop).slice(1, start, end)
+    envelope = aten.slice(_overlapped(weights, samples, hop), 1, start, end)
     _assert_async_msg(
         (envelope.abs().min() < _LEAST_OVERLAP).logical_not(),
         f"istft: window overlap add min: 1. The windows do not cover every sample: the least sum "
@@ -230,7 +230,7 @@ def istft_composite(
     signal = signal / envelope
     if self.meta.ndim == 2:
         signal = signal.squeeze(0)
-    return signal.constant_pad_nd([0, end - samples]) if end > samples else signal
+    return aten.constant_pad_nd(signal, [0, end - samples]) if end > samples else signal
 
 
 def _check_spectrum(self: Tensor, n_fft: int, onesided: bool | None) -> bool:
@@ -276,7 +276,7 @@ def _frames_of(
         whole: Tensor = _fft_c2c(rows, [2], mode, False)
         return whole
     if not half:
-        rows = rows.slice(-1, 0, n_fft // 2 + 1)
+        rows = aten.slice(rows, -1, 0, n_fft // 2 + 1)
     real: Tensor = _fft_c2r(rows, [2], mode, n_fft)
     return real
 

@@ -14,6 +14,7 @@ from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.batching_forms import leading_matrices, solving
 from maquette.aten.common.formula_helpers import times
+from maquette.aten.common.operators import aten
 from maquette.aten.linalg.factorizations import (
     batch_of,
     by_columns,
@@ -100,8 +101,8 @@ def factor_grad(grad: Tensor, factor: Tensor, upper: bool) -> Tensor:
     core = (lower.mH @ grad).tril()
     core = times(core + core.tril(-1).mH, 0.5)
     # L^-H C L^-1
-    left = lower.mH.linalg_solve_triangular(core, upper=True)
-    whole: Tensor = lower.linalg_solve_triangular(left, upper=False, left=False)
+    left = aten.linalg_solve_triangular(lower.mH, core, upper=True)
+    whole: Tensor = aten.linalg_solve_triangular(lower, left, upper=False, left=False)
     return whole
 
 

@@ -395,7 +395,7 @@ def _tall_qr_grad(first: Tensor | None, second: Tensor | None, q: Tensor, r: Ten
     aten.mul_.Scalar(symmetric.diagonal(0, -2, -1), 0.5)
     # X R^-H, from R Y = X^H.
     right = q @ symmetric if first is None else first + q @ symmetric
-    whole: Tensor = r.mH.linalg_solve_triangular(right, upper=False, left=False)
+    whole: Tensor = aten.linalg_solve_triangular(r.mH, right, upper=False, left=False)
     return whole
 
 

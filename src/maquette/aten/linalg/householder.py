@@ -18,6 +18,7 @@ import numpy as np
 from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.batching_forms import leading_matrices
+from maquette.aten.common.operators import aten
 from maquette.aten.linalg.factorizations import (
     by_columns,
     by_rows,
@@ -270,11 +271,11 @@ class _Compact(NamedTuple):
     def of(cls, matrix: Tensor, tau: Tensor) -> _Compact:
         """From a matrix that holds the reflectors below its diagonal; m by k is the shape of V."""
         m, count = matrix.meta.shape[-2], tau.meta.shape[-1]
-        ones = matrix.new_ones((count,)).diag_embed().constant_pad_nd((0, 0, 0, m - count))
+        ones = aten.constant_pad_nd(matrix.new_ones((count,)).diag_embed(), (0, 0, 0, m - count))
         V = matrix.narrow(-1, 0, count).tril(-1) + ones
         S = (V.mH @ V).triu(1)
         unit = tau.unsqueeze(-1) * S
-        T = unit.linalg_solve_triangular(tau.diag_embed(), upper=True, unitriangular=True)
+        T = aten.linalg_solve_triangular(unit, tau.diag_embed(), upper=True, unitriangular=True)
         return cls(V, tau, S, T)
 
     def grad(self, by_V: Tensor, by_T: Tensor) -> tuple[Tensor, Tensor]:
@@ -283,7 +284,9 @@ class _Compact(NamedTuple):
         ``T = (1 + D S)^-1 D``, so ``dT = (1 + D S)^-1 (dD (1 - S T) - D dS T)``.
         """
         column = self.tau.unsqueeze(-1)
-        inner = (column * self.S).mH.linalg_solve_triangular(by_T, upper=False, unitriangular=True)
+        inner = aten.linalg_solve_triangular(
+            (column * self.S).mH, by_T, upper=False, unitriangular=True
+        )
         by_tau = (inner - inner @ (self.S @ self.T).mH).diagonal(0, -2, -1).contiguous()
         by_S = -(column.conj() * (inner @ self.T.mH)).triu(1)
         return by_V + self.V @ (by_S + by_S.mH), by_tau
@@ -291,7 +294,7 @@ class _Compact(NamedTuple):
 
 def _into_columns(by_V: Tensor, like: TensorMeta) -> Tensor:
     """A gradient of reflectors as one of the matrix they are stored in."""
-    padded: Tensor = by_V.tril(-1).constant_pad_nd((0, like.shape[-1] - by_V.meta.shape[-1]))
+    padded: Tensor = aten.constant_pad_nd(by_V.tril(-1), (0, like.shape[-1] - by_V.meta.shape[-1]))
     return padded
 
 
@@ -306,7 +309,7 @@ def householder_product_grad(
     V, T = compact.V, compact.T
     # Q = E - V T W^H, where E are the first n columns of the identity, and W the first rows of V.
     W = V.narrow(-2, 0, n)
-    by_W = -(grad.mH @ (V @ T)).constant_pad_nd((0, 0, 0, m - n))
+    by_W = -aten.constant_pad_nd(grad.mH @ (V @ T), (0, 0, 0, m - n))
     along = grad @ W
     by_V, by_tau = compact.grad(by_W - along @ T.mH, -(V.mH @ along))
     return _into_columns(by_V, input.meta), by_tau

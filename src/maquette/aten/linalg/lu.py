@@ -15,6 +15,7 @@ from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.backward_checks import check_sizes
 from maquette.aten.common.batching_forms import leading_matrices, solving
+from maquette.aten.common.operators import aten
 from maquette.aten.linalg.factorizations import (
     batch_of,
     by_columns,
@@ -128,8 +129,8 @@ def lu_grad(
     if m == n == k and along_lower is not None and along_upper is not None:
         below = (lower.mH @ along_lower).tril(-1)
         core = below + (along_upper @ upper.mH).triu()
-        whole = upper.mH.linalg_solve_triangular(core, upper=False, left=False)
-        whole = lower.mH.linalg_solve_triangular(whole, upper=True, unitriangular=True)
+        whole = aten.linalg_solve_triangular(upper.mH, core, upper=False, left=False)
+        whole = aten.linalg_solve_triangular(lower.mH, whole, upper=True, unitriangular=True)
         return permutation @ whole
     if m == k and n > k and along_upper is not None:
         return permutation @ _wide_lu_grad(along_lower, along_upper, lower, upper)
@@ -144,13 +145,13 @@ def lu_grad(
     if m > k:
         above = above - lower.narrow(-2, k, m - k).mH @ gl.narrow(-2, k, m - k)
     core = below.tril(-1) + above.triu()
-    whole = square_upper.mH.linalg_solve_triangular(core, upper=False, left=False)
+    whole = aten.linalg_solve_triangular(square_upper.mH, core, upper=False, left=False)
     if n > k:
         whole = cat([whole, gu.narrow(-1, k, n - k)], -1)
-    whole = square_lower.mH.linalg_solve_triangular(whole, upper=True, unitriangular=True)
+    whole = aten.linalg_solve_triangular(square_lower.mH, whole, upper=True, unitriangular=True)
     if m > k:
-        rest = square_upper.mH.linalg_solve_triangular(
-            gl.narrow(-2, k, m - k), upper=False, left=False
+        rest = aten.linalg_solve_triangular(
+            square_upper.mH, gl.narrow(-2, k, m - k), upper=False, left=False
         )
         whole = cat([whole, rest], -2)
     return permutation @ whole
@@ -165,10 +166,10 @@ def _wide_lu_grad(
     opposed = along_upper.triu() @ upper.mH
     core = (-opposed if below is None else below - opposed).tril(-1)
     square = upper.narrow(-1, 0, m)
-    core = square.mH.linalg_solve_triangular(core, upper=False, left=False)
+    core = aten.linalg_solve_triangular(square.mH, core, upper=False, left=False)
     core = core + along_upper.narrow(-1, 0, m).triu()
     whole = cat([core, along_upper.narrow(-1, m, n - m)], -1)
-    found: Tensor = lower.mH.linalg_solve_triangular(whole, upper=True, unitriangular=True)
+    found: Tensor = aten.linalg_solve_triangular(lower.mH, whole, upper=True, unitriangular=True)
     return found
 
 
@@ -380,9 +381,9 @@ def lu_unpack_grad(grads: Grads, LU_data_meta: TensorMeta) -> tuple[Tensor | Non
         return (cat([square, by_upper.narrow(-1, k, n - k)], -1),)
     parts: list[Tensor] = []
     if by_lower is not None:
-        parts.append(by_lower.tril(-1).constant_pad_nd((0, n - k)))
+        parts.append(aten.constant_pad_nd(by_lower.tril(-1), (0, n - k)))
     if by_upper is not None:
-        parts.append(by_upper.triu().constant_pad_nd((0, 0, 0, m - k)))
+        parts.append(aten.constant_pad_nd(by_upper.triu(), (0, 0, 0, m - k)))
     if not parts:
         return (None,)
     return (parts[0] + parts[1] if len(parts) == 2 else parts[0],)
@@ -557,17 +558,17 @@ def _packed_grad(
     permutation, lower, upper = lu_unpack(LU, pivots)
     if not adjoint:
         # L U X = P^H B.
-        along = upper.mH.linalg_solve_triangular(grad, upper=False)
+        along = aten.linalg_solve_triangular(upper.mH, grad, upper=False)
         along_upper = -(along @ result.mH)
-        inner = lower.mH.linalg_solve_triangular(along, upper=True, unitriangular=True)
+        inner = aten.linalg_solve_triangular(lower.mH, along, upper=True, unitriangular=True)
         along_lower = -(inner @ (upper @ result).mH)
     else:
         # U^H L^H (P^H X) = B.
         turned = permutation.mH @ result
-        along = lower.linalg_solve_triangular(
-            permutation.mH @ grad, upper=False, unitriangular=True
+        along = aten.linalg_solve_triangular(
+            lower, permutation.mH @ grad, upper=False, unitriangular=True
         )
-        inner = upper.linalg_solve_triangular(along, upper=True)
+        inner = aten.linalg_solve_triangular(upper, along, upper=True)
         along_upper = -((lower.mH @ turned) @ inner.mH)
         along_lower = -(turned @ along.mH)
     return along_lower.tril(-1) + along_upper.triu()

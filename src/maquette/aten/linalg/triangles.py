@@ -159,7 +159,7 @@ def diag_composite(self: Tensor, diagonal: int) -> object:
     )
     if self.meta.ndim == 1:
         return diag_embed(self, diagonal)
-    return self.diagonal_copy(diagonal)
+    return aten.diagonal_copy(self, diagonal)
 
 
 diag_out.composite(lambda self, diagonal, out: write_exact_out(out, diag_composite(self, diagonal)))

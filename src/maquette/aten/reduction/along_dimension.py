@@ -130,7 +130,7 @@ def renorm_kernel(xp: ModuleType, self: Array, p: Number, dim: int, maxnorm: flo
 def renorm_grad(grad: Tensor, self: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:
     """Through the scale where it is less than 1; unchanged elsewhere."""
     dims = _others(dim, self.meta.ndim)
-    length = self.linalg_vector_norm(p, dims, True)
+    length = aten.linalg_vector_norm(self, p, dims, True)
     product = self.conj() * grad if self.is_complex() else self * grad
     along = product.real if self.is_complex() else product
     by_length = norm_grad(along.sum(dims, True), self, p, length, dims, True)

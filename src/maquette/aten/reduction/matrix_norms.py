@@ -82,7 +82,7 @@ def matrix_norm(
         ),
     )
     if order == "fro":
-        return self.linalg_vector_norm(2, (rows, columns), keepdim, dtype=kind)
+        return aten.linalg_vector_norm(self, 2, (rows, columns), keepdim, dtype=kind)
     if order == "nuc":
         summed = _singular_values(self, rows, columns, kind).sum((-1,))
         return _put_back(summed, rows, columns, keepdim)
@@ -96,7 +96,7 @@ def matrix_norm(
         rows, columns = columns, rows
     if columns > rows and not keepdim:
         columns -= 1
-    sums = self.linalg_vector_norm(1, (rows,), keepdim, dtype=kind)
+    sums = aten.linalg_vector_norm(self, 1, (rows,), keepdim, dtype=kind)
     return _extreme(sums, order, columns, keepdim)
 
 
@@ -169,7 +169,7 @@ def _norm(self: Tensor, ord: Number | None, dim: Dims, keepdim: bool, dtype: Kin
         dims = _check_dims(self, dim)
         if ord is not None and len(dims) == 2:
             return matrix_norm(self, ord, dims, keepdim, dtype)
-    return self.linalg_vector_norm(2 if ord is None else ord, dim, keepdim, dtype=dtype)
+    return aten.linalg_vector_norm(self, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
 
 
 def _named_norm(self: Tensor, ord: str, dim: Dims, keepdim: bool, dtype: Kind) -> Tensor:
@@ -185,7 +185,7 @@ linalg_norm_named = _with_out(
 frobenius_norm = _with_out(
     "frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False)",
     "out",
-    lambda self, dim, keepdim: self.linalg_vector_norm(2, dim, keepdim),
+    lambda self, dim, keepdim: aten.linalg_vector_norm(self, 2, dim, keepdim),
 )
 frobenius_norm.describe("The root of the sum of squares over `dim`.")
 frobenius_norm.autocast(cuda="float32")

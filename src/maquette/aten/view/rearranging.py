@@ -293,7 +293,7 @@ def constant_pad_nd_kernel(xp: ModuleType, self: Array, pad: Ints, value: Number
 
 
 constant_pad_nd.linear(
-    self=lambda grad, pad: grad.constant_pad_nd(tuple(-p for p in pad), 0), value=None
+    self=lambda grad, pad: aten.constant_pad_nd(grad, tuple(-p for p in pad), 0), value=None
 )
 constant_pad_nd.batching(leading_of(lambda self, pad, *rest: len(pad) // 2))
 
@@ -310,7 +310,7 @@ pad.describe(
 def pad_composite(self: Tensor, pad: Ints, mode: str, value: float | None) -> object:
     check(len(pad) % 2 == 0, lambda: f"Padding length must be divisible by 2, got {len(pad)}")
     if mode == "constant":
-        return self.constant_pad_nd(pad, 0.0 if value is None else value)
+        return aten.constant_pad_nd(self, pad, 0.0 if value is None else value)
     check(
         value is None or value == 0,
         lambda: f'Padding mode "{mode}" doesn\'t take in value argument',
@@ -330,7 +330,7 @@ def pad_composite(self: Tensor, pad: Ints, mode: str, value: float | None) -> ob
             f"{self.meta} and a pad of {len(pad)} values"
         )
     name = {"reflect": "reflection", "replicate": "replication"}[mode]
-    return getattr(self, f"{name}_pad{len(pad) // 2}d")(pad)
+    return getattr(aten, f"{name}_pad{len(pad) // 2}d")(self, pad)
 
 
 def _circular(self: Tensor, pad: Ints) -> Tensor:
@@ -356,8 +356,8 @@ def _circular(self: Tensor, pad: Ints) -> Tensor:
             max(before, after) <= shape[dim] + min(before, 0) + min(after, 0),
             lambda: "Padding value causes wrapping around more than once.",
         )
-        inner = inner.slice(dim, max(before, 0), sizes[dim] - max(after, 0))
-        source = source.slice(dim, max(-before, 0), shape[dim] - max(-after, 0))
+        inner = aten.slice(inner, dim, max(before, 0), sizes[dim] - max(after, 0))
+        source = aten.slice(source, dim, max(-before, 0), shape[dim] - max(-after, 0))
     inner.copy_(source)
     for i, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
         _wrap_around(out, ndim - 1 - i, before, after)
@@ -368,7 +368,7 @@ def _wrap_around(out: Tensor, dim: int, before: int, after: int) -> None:
     size = out.meta.shape[dim]
     if before > 0:
         end = size - max(after, 0)
-        out.slice(dim, 0, before).copy_(out.slice(dim, end - before, end))
+        aten.slice(out, dim, 0, before).copy_(aten.slice(out, dim, end - before, end))
     if after > 0:
         begin = max(before, 0)
-        out.slice(dim, size - after, size).copy_(out.slice(dim, begin, begin + after))
+        aten.slice(out, dim, size - after, size).copy_(aten.slice(out, dim, begin, begin + after))

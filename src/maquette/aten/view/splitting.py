@@ -220,7 +220,7 @@ def _in_sections(self: Tensor, sections: int, dim: int) -> list[object]:
     for section in range(sections):
         # The first of them get one more where they do not come out even; no branch, for symbols.
         end = begin + (size + sections - 1 - section) // sections
-        found.append(self.slice(axis, begin, end, 1))
+        found.append(aten.slice(self, axis, begin, end, 1))
         begin = end
     return found
 
@@ -230,7 +230,7 @@ def _at_indices(self: Tensor, indices: Ints, dim: int) -> list[object]:
     axis = wrap_dim(dim, self.meta.ndim)
     begins = (0, *indices)
     ends = (*indices, self.meta.shape[axis])
-    return [self.slice(axis, b, e, 1) for b, e in zip(begins, ends, strict=True)]
+    return [aten.slice(self, axis, b, e, 1) for b, e in zip(begins, ends, strict=True)]
 
 
 def _check_dimensional(self: TensorMeta) -> None:

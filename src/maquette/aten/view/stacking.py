@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from maquette.aten.common.operators import aten
 from maquette.aten.view.constants import constant
 from maquette.aten.view.joining import cat, stack
 from maquette.core.dtype import int64
@@ -31,18 +32,18 @@ def _with_out(schema: str, parts: Callable[..., Parts]) -> None:
 
 def _hstack(tensors: Tensors) -> Parts:
     check(len(tensors) > 0, lambda: "hstack expects a non-empty TensorList")
-    parts = [t.atleast_1d() for t in tensors]
+    parts = [aten.atleast_1d(t) for t in tensors]
     return parts, 0 if parts[0].ndim == 1 else 1
 
 
 def _vstack(tensors: Tensors) -> Parts:
     check(len(tensors) > 0, lambda: "vstack expects a non-empty TensorList")
-    return [t.atleast_2d() for t in tensors], 0
+    return [aten.atleast_2d(t) for t in tensors], 0
 
 
 def _dstack(tensors: Tensors) -> Parts:
     check(len(tensors) > 0, lambda: "dstack expects a non-empty TensorList")
-    return [t.atleast_3d() for t in tensors], 2
+    return [aten.atleast_3d(t) for t in tensors], 2
 
 
 def _column_stack(tensors: Tensors) -> Parts:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from maquette.aten.common.operators import aten
 from maquette.aten.elementwise import conjugate
 from maquette.aten.elementwise.complex_parts import view_as_complex, view_as_real
 from maquette.aten.view import views
@@ -165,7 +166,7 @@ def _narrow_copy(self: Tensor, dim: int, start: int, length: int) -> object:
         wrap_dim(dim, self.meta.ndim)
     first = narrow_start(self.meta, dim, start, length)
     check(length >= 0, lambda: "narrow(): length must be non-negative.")
-    return _copied(self.slice(dim, first, first + length, 1))
+    return _copied(aten.slice(self, dim, first, first + length, 1))
 
 
 narrow_copy.explicit(_narrow_copy)

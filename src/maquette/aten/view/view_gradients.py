@@ -94,7 +94,7 @@ def slice_backward_kernel(
 
 
 slice_backward.linear(
-    grad_output=lambda grad, dim, start, end, step: grad.slice(dim, start, end, step)
+    grad_output=lambda grad, dim, start, end, step: aten.slice(grad, dim, start, end, step)
 )
 
 

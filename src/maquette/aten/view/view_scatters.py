@@ -126,7 +126,7 @@ slice_scatter.linear(
     self=lambda grad, src_meta, dim, start, end, step: grad.slice_scatter(
         zeros_beside(grad, src_meta.shape), dim, start, end, step
     ),
-    src=lambda grad, dim, start, end, step: grad.slice(dim, start, end, step),
+    src=lambda grad, dim, start, end, step: aten.slice(grad, dim, start, end, step),
 )
 
 

@@ -48,7 +48,7 @@ from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, Variant, define
 from maquette.tensor.tensor import Tensor
-from maquette.transforms.rules import BROADCASTS
+from maquette.transforms.rules import BROADCASTS, operators
 
 
 def loops_of_slopes(xp: ModuleType, grad: Array, x: Array) -> ModuleType | None:
@@ -224,7 +224,7 @@ relu6 = define("aten::relu6(Tensor self) -> Tensor", tags=POINTWISE)
 relu6.describe("Each element brought between 0 and 6.")
 relu6.composite(lambda self: hardtanh(self, 0, 6))
 define("aten::relu6_(Tensor(a!) self) -> Tensor(a!)", tags=[Tag.inplace]).composite(
-    lambda self: self.hardtanh_(0, 6)
+    lambda self: operators.hardtanh_(self, 0, 6)
 )
 
 

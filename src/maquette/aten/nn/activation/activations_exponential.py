@@ -29,7 +29,7 @@ from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, Variant, define
 from maquette.tensor.tensor import Tensor
-from maquette.transforms.rules import BROADCASTS
+from maquette.transforms.rules import BROADCASTS, operators
 
 _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
@@ -144,7 +144,7 @@ selu = define("aten::selu(Tensor self) -> Tensor", tags=POINTWISE)
 selu.describe("`elu` with the two constants that keep mean and variance.")
 selu.composite(lambda self: elu(self, _SELU_ALPHA, _SELU_SCALE))
 define("aten::selu_(Tensor(a!) self) -> Tensor(a!)", tags=[*POINTWISE, Tag.inplace]).composite(
-    lambda self: self.elu_(_SELU_ALPHA, _SELU_SCALE)
+    lambda self: operators.elu_(self, _SELU_ALPHA, _SELU_SCALE)
 )
 
 

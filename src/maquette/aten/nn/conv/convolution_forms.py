@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from maquette.aten.common.operators import aten
 from maquette.aten.nn.conv.convolution import convolution
 from maquette.aten.nn.conv.sliding_windows import expanded
 from maquette.core.errors import check
@@ -116,7 +117,7 @@ def _same(
     totals = [d * (k - 1) for d, k in zip(expanded(dilation, dims), weight.shape[2:])]
     if any(total % 2 for total in totals):
         behind = [side for total in reversed(totals) for side in (0, total % 2)]
-        input = input.constant_pad_nd(_trimmed(behind), 0)
+        input = aten.constant_pad_nd(input, _trimmed(behind), 0)
     padding = [total // 2 for total in totals]
     return convolution(input, weight, bias, stride, padding, dilation, False, [0] * dims, groups)
 

@@ -242,7 +242,7 @@ def _by_target(
 ) -> Tensor:
     if pos_weight is None:
         return _target_share(-self * grad, weight, reduction)
-    gain = (-self).log_sigmoid() - self.log_sigmoid() * pos_weight
+    gain = aten.log_sigmoid(-self) - aten.log_sigmoid(self) * pos_weight
     return _target_share(gain * grad, weight, reduction)
 
 

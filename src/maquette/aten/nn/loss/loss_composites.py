@@ -146,7 +146,7 @@ def _cosine(x1: Tensor, x2: Tensor, dim: int, eps: float, at_least: Lengths) -> 
 
 
 def _raised_in_place(x1: Tensor, x2: Tensor, dim: int, eps: float) -> tuple[Tensor, Tensor]:
-    lengths = [x.linalg_vector_norm(2, dim, True).clone() for x in (x1, x2)]
+    lengths = [aten.linalg_vector_norm(x, 2, dim, True).clone() for x in (x1, x2)]
     with no_grad():
         kind, device = lengths[0].meta.dtype, lengths[0].meta.device
         least = aten.scalar_tensor(eps, dtype=kind, device=device)
@@ -156,7 +156,7 @@ def _raised_in_place(x1: Tensor, x2: Tensor, dim: int, eps: float) -> tuple[Tens
 
 
 def _raised(x1: Tensor, x2: Tensor, dim: int, eps: float) -> tuple[Tensor, Tensor]:
-    lengths = [x.linalg_vector_norm(2, dim, True) for x in (x1, x2)]
+    lengths = [aten.linalg_vector_norm(x, 2, dim, True) for x in (x1, x2)]
     raised = [aten.where(n < eps, eps + (n - n.detach()), n) for n in lengths]
     return raised[0], raised[1]
 

@@ -124,6 +124,6 @@ def instance_norm_composite(
     if use_input_stats:
         for running, moved in ((running_mean, mean), (running_var, var)):
             if running is not None and moved is not None:
-                target = written_by_its_operator(running.alias())
+                target = written_by_its_operator(aten.alias(running))
                 target.copy_(moved.view((images, channels)).mean((0,), False))
     return out.view(input.meta.shape)
