@@ -86,3 +86,36 @@ def test_names_that_files_of_pytorch_import_are_found_in_them() -> None:
 def test_a_script_class_that_is_not_registered_is_refused_when_it_is_asked_for() -> None:
     with pytest.raises(RuntimeError, match=r"class 'xielu\.XIELU'"):
         torch.classes.xielu.XIELU()
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "autograd.no_grad",
+        "autograd.backward",
+        "random.manual_seed",
+        "cuda.Stream",
+        "cuda.MemPool",
+        "sparse.to_sparse_semi_structured",
+        "AliasDb",
+    ],
+)
+def test_dir_tells_the_names_that_a_module_hands_on(place: str) -> None:
+    path, _, name = f"torch.{place}".rpartition(".")
+    found = torch
+    for part in path.split(".")[1:]:
+        found = getattr(found, part)
+    assert name in dir(found)
+    assert hasattr(found, name)
+
+
+def test_a_star_brings_no_methods_that_hide_a_programs_names() -> None:
+    told = set(torch.__all__)
+    assert told.isdisjoint({"slice", "data", "index", "values", "view", "to", "check", "gelu"})
+    assert {"tensor", "matmul", "relu", "dropout", "gather", "nn"} - told == {"nn"}
+
+
+def test_a_star_of_autograd_brings_what_pytorchs_does() -> None:
+    told = set(torch.autograd.__all__)
+    assert {"Function", "backward", "enable_grad", "grad", "inference_mode", "no_grad"} <= told
+    assert told <= set(dir(torch.autograd))

@@ -10,3 +10,7 @@ __getattr__ = forward(__name__, "maquette", "maquette.aten.random.random_factori
 def thread_safe_generator() -> object | None:
     """None: the default generator is one for all threads, with a lock."""
     return None
+
+
+__all__ = ["thread_safe_generator"]
+__all__ += "fork_rng get_rng_state initial_seed manual_seed seed set_rng_state".split()  # handed on

@@ -51,12 +51,25 @@ class _unsafe_preserve_version_counter:  # PyTorch's name
 
 
 __all__ = [
-    "SavedTensor",
+    "Function",
     "GradcheckError",
-    "kineto_available",
+    "NestedIOFunction",
+    "SavedTensor",
     "Variable",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "enforce_grad_layout_policy",
+    "grad",
+    "grad_mode",
     "gradcheck",
     "gradgradcheck",
+    "inference_mode",
+    "kineto_available",
+    "no_grad",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+    "set_multithreading_enabled",
     "variable",
 ]
 __getattr__ = forward(__name__, "maquette.autograd", "maquette.autograd.grad_mode")

@@ -98,3 +98,25 @@ def _no_device(device: object = None) -> NoReturn:
 
 get_rng_state = set_rng_state = initial_seed = mem_get_info = get_memory_info = _no_device
 get_device_name = get_device_properties = get_device_capability = _no_device
+
+
+__all__ = [
+    "current_device",
+    "current_device_index",
+    "device",
+    "device_count",
+    "empty_cache",
+    "get_rng_state_all",
+    "is_available",
+    "is_bf16_supported",
+    "is_current_stream_capturing",
+    "is_initialized",
+    "manual_seed",
+    "manual_seed_all",
+    "memory_allocated",
+    "reset_peak_memory_stats",
+    "set_device",
+    "set_device_index",
+    "set_rng_state_all",
+    "synchronize",
+]

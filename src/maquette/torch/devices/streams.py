@@ -166,3 +166,18 @@ def make_graphed_callables(callables: object, *args: object, **kwargs: object) -
 def graph_pool_handle() -> NoReturn:
     """RuntimeError: there is no device."""
     _no_graph()
+
+
+__all__ = [
+    "CUDAGraph",
+    "Event",
+    "Stream",
+    "StreamContext",
+    "current_stream",
+    "default_stream",
+    "graph",
+    "graph_pool_handle",
+    "make_graphed_callables",
+    "set_stream",
+    "stream",
+]

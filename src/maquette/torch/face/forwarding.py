@@ -27,13 +27,22 @@ def forward(
 ) -> Callable[[str], object]:
     """A ``__getattr__`` for ``module``: finds names in ``packages`` and submodules, and keeps them.
 
+    `dir` of the module, unless it has a ``__dir__`` of its own, tells the names that it lists,
+    those that the packages list, and those that have stand-ins.
     spellings: under which names to look for a name. path: torch's, unless it is the module's own.
     AttributeError says what is missing.
     """
     place = path or paths.torch_path(module)
+    here = vars(sys.modules[module])
+
+    def __dir__() -> list[str]:
+        lists = [_listed(package) for package in packages if package != "maquette"]
+        if place == paths.torch_path(module):  # and no part of another module
+            lists.append(absent_names.names_of(place))
+        return sorted({*here, *here.get("__all__", ())}.union(*lists) - {"annotations", "forward"})
 
     def __getattr__(name: str) -> object:
-        if name == "__all__" and "__dir__" in vars(sys.modules[module]):
+        if name == "__all__" and here["__dir__"] is not __dir__:
             return _public(sys.modules[module])
         found = None if name.startswith("__") else _search(place, name, packages, spellings)
         if found is None:
@@ -46,7 +55,12 @@ def forward(
         setattr(sys.modules[module], name, found)
         return found
 
+    here.setdefault("__dir__", __dir__)
     return __getattr__
+
+
+def _listed(package: str) -> list[str]:
+    return list(getattr(_imported(package), "__all__", ()))
 
 
 def _public(module: ModuleType) -> list[str]:
