@@ -182,3 +182,11 @@ def test_T56_map_location_places_the_tensors(tmp_path: Path) -> None:
     mq.save({"a": mq.ones(2)}, path)
     assert mq.load(path, "cpu")["a"].device.type == "cpu"
     assert mq.load(path, {"cpu": "meta"})["a"].is_meta
+
+
+def test_T57_a_storage_much_larger_than_its_file_is_not_made_again() -> None:
+    facts = {"a": {"storage": 0, "nbytes": 1 << 40, "strides": [1 << 30], "offset": 0}}
+    entry = {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}
+    text = json.dumps({"__metadata__": {"maquette": json.dumps(facts)}, "a": entry}).encode()
+    made = mq.load(io.BytesIO(len(text).to_bytes(8, "little") + text + b"ab"))["a"]
+    assert (made.tolist(), made.stride()) == ([97, 98], (1,))

@@ -105,6 +105,12 @@ def test_T57_layouts_are_names(tmp_path: Path) -> None:
         '{"a": {"dtype": "F32", "shape": [1], "data_offsets": ["0", "4"]}}',
         '{"a": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}, "a": {}}',
         "[" * 100_000,
+        '{"a": {"dtype": "U8", "shape": [0, %s], "data_offsets": [0, 0]}}' % ("9" * 4000),
+        '{"a": {"dtype": "U8", "shape": [0, 9223372036854775808], "data_offsets": [0, 0]}}',
+        '{"a": {"dtype": "U8", "shape": [%s1], "data_offsets": [0, 1]}}' % ("1, " * 100),
+        '{"a": {"dtype": "U8", "shape": [1], "data_offsets": [3, 4]}}',  # a gap
+        '{"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}',  # bytes left over
+        '{"__metadata__": {"a": 1}}',
     ],
 )
 def test_T57_headers_of_safetensors_are_taken_at_their_word(header: str, tmp_path: Path) -> None:

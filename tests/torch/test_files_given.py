@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import io
 import mmap
+import os
 import pickle
 import struct
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -302,3 +304,88 @@ def test_a_few_bytes_take_neither_memory_nor_time(crafted: bytes, tmp_path: Path
         writer.write_record("data.pkl", data, len(data))
     with pytest.raises((RuntimeError, pickle.UnpicklingError), match=r"crafted\.pt"):
         torch.load(path)
+
+
+# --- what is no file, or changes -------------------------------------------------------
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.pt")
+    with pytest.raises(serialization.FileError, match=r"pipe\.pt.*this is a pipe"):
+        torch.load(tmp_path / "pipe.pt")
+
+
+def test_a_folder_is_refused_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError, match=str(tmp_path)):
+        torch.load(tmp_path)
+
+
+def test_a_file_open_for_text_is_refused(tmp_path: Path) -> None:
+    torch.save(1, tmp_path / "one.pt")
+    with open(tmp_path / "one.pt") as file, pytest.raises(TypeError, match="for reading bytes"):
+        torch.load(file)
+
+
+def test_tensors_keep_their_values_when_their_file_is_saved_anew(tmp_path: Path) -> None:
+    path = tmp_path / "mapped.pt"
+    torch.save(torch.arange(1000.0), path)
+    mapped = torch.load(path, mmap=True)
+    torch.save(torch.zeros(1), path)
+    assert mapped[-1].item() == 999.0
+    assert torch.load(path).tolist() == [0.0]
+
+
+def test_a_file_that_is_not_mapped_stays_the_same_file(tmp_path: Path) -> None:
+    path = tmp_path / "plain.pt"
+    torch.save(torch.arange(1000.0), path)
+    before = path.stat().st_ino
+    torch.save(torch.zeros(1), path)
+    assert path.stat().st_ino == before
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_trusted_file_that_was_cut_is_refused_by_its_name(zipped: bool, tmp_path: Path) -> None:
+    whole = saved({"a": torch.ones(2)}, _use_new_zipfile_serialization=zipped)
+    path = tmp_path / "cut.pt"
+    for end in range(1, len(whole), 7):
+        path.write_bytes(whole[:end])
+        with pytest.raises(serialization.FileError, match=r"cut\.pt"):
+            torch.load(path, weights_only=False)
+
+
+class Failing:
+    """Cannot be made again."""
+
+    def __reduce__(self) -> Any:
+        return _fail, ()
+
+
+def _fail() -> object:
+    raise IndexError("of its own")
+
+
+def test_errors_of_what_a_trusted_file_runs_stay_as_they_are(tmp_path: Path) -> None:
+    torch.save(Failing(), tmp_path / "failing.pt")
+    with pytest.raises(IndexError, match="of its own") as failed:
+        torch.load(tmp_path / "failing.pt", weights_only=False)
+    assert not isinstance(failed.value, serialization.FileError)
+
+
+def test_classes_that_are_safe_in_a_block_are_safe_in_its_thread() -> None:
+    with torch.serialization.safe_globals([Slotted]):
+        here = torch.serialization.get_safe_globals()
+        with ThreadPoolExecutor(1) as pool:
+            there = pool.submit(torch.serialization.get_safe_globals).result()
+    assert (here, there, torch.serialization.get_safe_globals()) == ([Slotted], [], [])
+
+
+def test_a_record_that_was_set_aside_may_be_filled_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "filled.pt"
+    with torch.serialization.skip_data():
+        torch.save(torch.ones(3), path)
+    with torch.serialization._open_zipfile_reader(path) as reader:
+        begins = reader.get_record_offset("data/0")
+    with open(path, "r+b") as file:
+        file.seek(begins)
+        file.write(struct.pack("<3f", 4, 5, 6))
+    assert torch.load(path).tolist() == [4.0, 5.0, 6.0]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import reprlib
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -234,6 +235,9 @@ DAMAGE = (
 )  # fmt: skip
 
 
+_MOST_TOLD = 1000  # characters of an error: a crafted file makes its text as long as it likes
+
+
 @contextmanager
 def errors_of(file: IO[bytes]) -> Iterator[None]:
     """Let all that goes wrong in the block be a FileError that names the file."""
@@ -244,7 +248,8 @@ def errors_of(file: IO[bytes]) -> Iterator[None]:
         raise error if str(error).startswith(name) else FileError(f"{name}: {error}") from None
     except DAMAGE as error:
         raise FileError(
-            f"{name_of(file)}: it is damaged, or no checkpoint: {type(error).__name__}: {error}"
+            f"{name_of(file)}: it is damaged, or no checkpoint: {type(error).__name__}: "
+            f"{str(error)[:_MOST_TOLD]}"
         ) from error
 
 
@@ -257,20 +262,22 @@ def load_with_metadata(
         strings = _strings(table.pop(_METADATA, {}))
         ours = _ours(strings)
         rows = list(_rows(table))
-        loaded = _Loaded(ours)
+        loaded = _Loaded(ours, sum(row.end - row.begin for row in rows))
         at = 0
         for row in sorted(rows, key=lambda row: (row.begin, row.end)):
-            if row.begin < at:
-                raise FileError(f"the values of '{row.name}' overlap those of another tensor")
-            _skip(file, row.begin - at)
+            if row.begin != at:
+                what = "overlap those of another tensor" if row.begin < at else "begin after a gap"
+                raise FileError(f"the values of '{row.name}' {what}")
             _check_length(file, row.end - row.begin)
             loaded.add(row, read_bytes(file, row.end - row.begin))
             at = row.end
-    tensors = {}
-    for row in rows:
-        where = place_of(str(ours.get(row.name, {}).get("device", "cpu")), map_location)
-        made = loaded.tensors[row.name]
-        tensors[row.name] = made if where is cpu else made.to(where)
+        if file.read(1):
+            raise FileError("there are bytes after the last tensor's values")
+        tensors = {}
+        for row in rows:
+            where = place_of(str(ours.get(row.name, {}).get("device", "cpu")), map_location)
+            made = loaded.tensors[row.name]
+            tensors[row.name] = made if where is cpu else made.to(where)
     return tensors, strings
 
 
@@ -290,7 +297,9 @@ def _read_header(file: IO[bytes]) -> dict[str, object]:
     if length > _LARGEST_HEADER:
         raise FileError("it is no safetensors file: it does not begin with a header's length")
     try:
-        table = json.loads(file.read(length), object_pairs_hook=_each_once)
+        table = json.loads(
+            file.read(length), object_pairs_hook=_each_once, parse_int=_of_few_digits
+        )
     except (ValueError, RecursionError) as error:
         raise FileError(f"it is no safetensors file: its header is no JSON ({error})") from None
     if not isinstance(table, dict):
@@ -307,9 +316,21 @@ def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return table
 
 
+_MOST_DIGITS = 20  # of 64 bits
+_MOST_DIMENSIONS = 64  # of an array
+_short = reprlib.Repr().repr  # of what may be as long as the header
+
+
+def _of_few_digits(text: str) -> int:
+    # Reading a number takes the square of its length.
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"a number of {len(text)} digits")
+    return int(text)
+
+
 def _whole(number: object) -> int:
-    if type(number) is not int:  # nor a bool
-        raise TypeError(f"expected a whole number, got {number!r}")
+    if type(number) is not int or not 0 <= number < 1 << 63:  # nor a bool
+        raise TypeError("expected a whole number")
     return number
 
 
@@ -320,21 +341,22 @@ def _rows(table: Mapping[str, object]) -> Iterator[_Row]:
             kind = _DTYPES[entry["dtype"]]
             shape = tuple([_whole(n) for n in entry["shape"]])
             begin, end = map(_whole, entry["data_offsets"])
+            assert len(shape) <= _MOST_DIMENSIONS
         except (AssertionError, KeyError, TypeError, ValueError):
-            raise FileError(f"the entry of '{name}' is not understood: {entry!r}") from None
-        if (
-            begin < 0
-            or min(shape, default=0) < 0
-            or end - begin != math.prod(shape) * kind.itemsize
-        ):
-            raise FileError(f"the entry of '{name}' contradicts itself: {entry!r}")
+            raise FileError(
+                f"the entry of {_short(name)} is not understood: {_short(entry)}"
+            ) from None
+        if end - begin != math.prod(shape) * kind.itemsize:
+            raise FileError(f"the entry of {_short(name)} contradicts itself: {_short(entry)}")
         yield _Row(name, kind, shape, begin, end)
 
 
 def _strings(metadata: object) -> dict[str, str]:
     if not isinstance(metadata, dict):
-        raise FileError(f"{_METADATA} must hold strings by name, got {metadata!r}")
-    return {str(name): str(text) for name, text in metadata.items()}
+        raise FileError(f"{_METADATA} must hold strings by name, got {_short(metadata)}")
+    if not all(isinstance(text, str) for text in metadata.values()):
+        raise FileError(f"{_METADATA} must hold strings, got {_short(metadata)}")
+    return metadata
 
 
 def _ours(strings: Mapping[str, str]) -> dict[str, Facts]:
@@ -342,13 +364,9 @@ def _ours(strings: Mapping[str, str]) -> dict[str, Facts]:
     return found if isinstance(found, dict) else {}
 
 
-_MOST_UNSEEN = 1 << 40  # bytes of a storage of which a file holds views
+# Bytes of storages of which a file holds views: so many, and so many for each byte of the file.
+_UNSEEN, _UNSEEN_TIMES = 1 << 28, 64
 _PART = 1 << 26  # bytes of a file that are read at a time
-
-
-def _skip(file: IO[bytes], nbytes: int) -> None:
-    for begin in range(0, nbytes, _PART):
-        file.read(min(nbytes - begin, _PART))
 
 
 def _check_length(file: IO[bytes], nbytes: int) -> None:
@@ -376,10 +394,15 @@ def read_bytes(file: IO[bytes], nbytes: int) -> npt.NDArray[np.uint8]:
 
 
 class _Loaded:
-    """The tensors of one file, made one by one; those that shared a storage share one again."""
+    """The tensors of one file, made one by one; those that shared a storage share one again.
 
-    def __init__(self, ours: dict[str, Facts]) -> None:
+    A storage that is much larger than what the file holds of it is not made again: its tensors
+    get memory of their own, with equal values, and a small file cannot take much.
+    """
+
+    def __init__(self, ours: dict[str, Facts], nbytes: int) -> None:
         self.ours = ours
+        self.left = _UNSEEN + _UNSEEN_TIMES * nbytes
         self.storages: dict[int, UntypedStorage] = {}
         self.tensors: dict[str, Tensor] = {}
 
@@ -391,9 +414,9 @@ class _Loaded:
             kind = _BY_NAME[str(facts["dtype"])]
             shape = shape[:-1] if kind in _PAIRS else shape
         meta = TensorMeta.of(kind, shape)
-        if "storage" in facts:
+        storage = self._storage(facts) if "storage" in facts else None
+        if storage is not None:
             meta = meta.view(shape, _ints(facts["strides"]), _int(facts["offset"]))
-            storage = self._storage(facts)
             array_over(storage, meta)[...] = raw.view(kind.numpy).reshape(shape)
         else:
             storage = rebuild_storage(raw.nbytes, cpu, raw, False)
@@ -402,24 +425,25 @@ class _Loaded:
             cls, storage, meta, bool(facts.get("requires_grad"))
         )
 
-    def _storage(self, facts: Facts) -> UntypedStorage:
+    def _storage(self, facts: Facts) -> UntypedStorage | None:
         number, nbytes = _int(facts["storage"]), _int(facts["nbytes"])
-        if nbytes > _MOST_UNSEEN:
-            raise FileError(f"a storage of {nbytes} bytes is said to lie behind views of it")
         if number not in self.storages:
+            if nbytes > self.left:
+                return None
+            self.left -= nbytes
             self.storages[number] = UntypedStorage(nbytes, cpu, np.zeros(nbytes, np.uint8))
         return self.storages[number]
 
 
 def _int(value: object) -> int:
     if not isinstance(value, int) or value < 0:
-        raise FileError(f"expected a size in the file's metadata, got {value!r}")
+        raise FileError(f"expected a size in the file's metadata, got {_short(value)}")
     return value
 
 
 def _ints(value: object) -> tuple[int, ...]:
     if not isinstance(value, list):
-        raise FileError(f"expected sizes in the file's metadata, got {value!r}")
+        raise FileError(f"expected sizes in the file's metadata, got {_short(value)}")
     return tuple([_int(v) for v in value])
 
 

@@ -58,7 +58,7 @@ class PyTorchFileWriter:
     def write_record_metadata(self, name: str, size: int) -> None:
         """Set aside the bytes of a record: zeros."""
         self._names.add(name)
-        self._writer.write(name, bytes(size))
+        self._writer.set_aside(name, size)
 
     def write_end_of_file(self) -> None:
         """Write the version and the directory; nothing can be added then."""

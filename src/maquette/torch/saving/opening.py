@@ -8,14 +8,42 @@ those that they have.
 from __future__ import annotations
 
 import io
+import mmap
 import os
+import reprlib
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, Any, cast
+from weakref import WeakKeyDictionary
 
-from maquette.tensor.saving import File
+from maquette.tensor.saving import File, FileError
 
 _PLACED = ("seek", "tell", "seekable")
+
+
+# The files, by device and number, that tensors of this process are mapped from.
+_mapped: WeakKeyDictionary[mmap.mmap, tuple[int, int]] = WeakKeyDictionary()
+
+
+def _identity(path: str | os.PathLike[str]) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+def note_mapped(memory: mmap.mmap, path: str | os.PathLike[str]) -> None:
+    """Remember that a file is mapped, as long as its memory is in use."""
+    _mapped[memory] = _identity(path)
+
+
+def leave_mapped(path: str | os.PathLike[str]) -> None:
+    """Before a path is written to: a file of that name that is mapped keeps its bytes, nameless.
+
+    Were it cut and written anew, tensors mapped from it would change, or their memory be gone.
+    """
+    if _mapped and os.path.isfile(path) and _identity(path) in set(_mapped.values()):
+        with suppress(OSError):  # of a folder that is not ours
+            os.unlink(os.path.realpath(path))
 
 
 class NoFolderError(RuntimeError, FileNotFoundError):
@@ -29,6 +57,7 @@ def opened_for_writing(f: File) -> Iterator[IO[bytes]]:
         folder = os.path.dirname(os.path.abspath(f))
         if not os.path.isdir(folder):
             raise NoFolderError(f"save(): Parent directory {folder} does not exist. Make it first")
+        leave_mapped(f)
         with open(f, "wb") as file:
             yield file
     elif not hasattr(f, "write"):
@@ -46,13 +75,24 @@ def opened_for_writing(f: File) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def opened_for_reading(f: File) -> Iterator[IO[bytes]]:
-    """A file to read bytes from; AttributeError for what cannot be read from a place."""
+    """A file to read bytes from; AttributeError for what cannot be read from a place.
+
+    FileError for a path of a pipe, which would be waited for.
+    """
     if isinstance(f, str | os.PathLike):
+        if stat.S_ISFIFO(os.stat(f).st_mode):
+            raise FileError(
+                f"{os.fspath(f)!r}: this is a pipe; expected a file, or its bytes in an io.BytesIO"
+            )
         with open(f, "rb") as file:
             yield file
         return
     if not hasattr(f, "read"):
-        raise AttributeError(f"load(): expected a path or a file with a 'read' method, got {f!r}")
+        raise AttributeError(
+            f"load(): expected a path or a file with a 'read' method, got {reprlib.repr(f)}"
+        )
+    if isinstance(f, io.TextIOBase):
+        raise TypeError(f"load(): expected a file open for reading bytes, got one for text, {f!r}")
     try:
         f.seek(f.tell())
     except (AttributeError, io.UnsupportedOperation) as error:

@@ -14,6 +14,7 @@ import pickletools
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FunctionType
 from typing import IO, Any
 
@@ -307,6 +308,8 @@ _HARMLESS: dict[tuple[str, str], object] = {
 _ONLY_NAMED = (Tensor, NestedTensor, UntypedStorage, TypedStorage, dtype, *_TYPED.values())
 _CALLED = {id(obj) for obj in _HARMLESS.values() if callable(obj)} - {*map(id, _ONLY_NAMED)}
 _SAFE: list[object] = []
+# Those of the blocks that this thread is in.
+_SAFE_HERE: ContextVar[tuple[object, ...]] = ContextVar("safe_globals", default=())
 
 
 def add_safe_globals(safe_globals: Iterable[object]) -> None:
@@ -315,29 +318,29 @@ def add_safe_globals(safe_globals: Iterable[object]) -> None:
 
 
 def get_safe_globals() -> list[object]:
-    """Those that `add_safe_globals` was given."""
-    return list(_SAFE)
+    """Those that `add_safe_globals` was given, and the blocks that this thread is in."""
+    return [*_SAFE, *_SAFE_HERE.get()]
 
 
 def clear_safe_globals() -> None:
     """Forget them."""
     _SAFE.clear()
+    _SAFE_HERE.set(())
 
 
 @contextmanager
 def safe_globals(safe_globals: Iterable[object]) -> Iterator[None]:
-    """`add_safe_globals` for a block."""
-    before = get_safe_globals()
-    add_safe_globals(safe_globals)
+    """`add_safe_globals` for a block, in this thread."""
+    token = _SAFE_HERE.set((*_SAFE_HERE.get(), *safe_globals))
     try:
         yield
     finally:
-        _SAFE[:] = before
+        _SAFE_HERE.reset(token)
 
 
 def _allowed() -> dict[tuple[str, str], object]:
     found: dict[tuple[str, str], object] = {}
-    for entry in _SAFE:
+    for entry in get_safe_globals():
         obj, name = entry if isinstance(entry, tuple) else (entry, "")
         if name:
             module, _, last = str(name).rpartition(".")

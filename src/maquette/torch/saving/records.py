@@ -8,15 +8,17 @@ compressed out of proportion is refused before it is unpacked.
 from __future__ import annotations
 
 import copy
+import mmap
 import os
 import zipfile
 import zlib
-from typing import IO
+from typing import IO, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from maquette.tensor.saving import FileError, name_of, read_bytes
+from maquette.torch.saving.opening import note_mapped
 
 Bytes = npt.NDArray[np.uint8]
 _ALIGNMENT = 64
@@ -38,6 +40,11 @@ class Writer:
     def __init__(self, file: IO[bytes], folder: str) -> None:
         self.archive = zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True)
         self.folder = folder
+
+    def set_aside(self, name: str, nbytes: int) -> None:
+        """Add a record of zeros, to be filled in the file: it says no checksum."""
+        self.write(name, bytes(nbytes))
+        self.archive.filelist[-1].CRC = 0
 
     def write(self, name: str, data: bytes | memoryview) -> None:
         """Add a record whose bytes begin at a multiple of 64 in the file."""
@@ -127,6 +134,7 @@ class Reader:
         mapped = np.memmap(
             path, np.uint8, mode="r+" if shared else "c", offset=begins, shape=(expected,)
         )
+        note_mapped(cast("mmap.mmap", mapped.base), path)
         return mapped.view(np.ndarray)
 
     def begin_of(self, name: str) -> int:

@@ -14,6 +14,7 @@ import hashlib
 import io
 import os
 import pickle
+import struct
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from typing import IO, Any, cast
 
 from maquette.core.device import device
 from maquette.core.dtype import dtype
-from maquette.tensor.copying import skip_data
+from maquette.tensor.copying import data_is_skipped, skip_data
 from maquette.tensor.saving import (
     EmptyFileError,
     File,
@@ -133,7 +134,10 @@ def _save(
     if says_order:
         archive.write("byteorder", sys.byteorder.encode())
     for key, storage in pickler.storages.items():
-        archive.write(f"data/{key}", legacy_files.bytes_of(storage))
+        if data_is_skipped():
+            archive.set_aside(f"data/{key}", storage.nbytes())
+        else:
+            archive.write(f"data/{key}", legacy_files.bytes_of(storage))
     archive.write("version", _VERSION)
     digest = hashlib.sha256(data.getvalue()).digest()
     archive.write(".data/serialization_id", str(int.from_bytes(digest[:16])).zfill(40).encode())
@@ -200,6 +204,10 @@ class PickleFileError(FileError, pickle.UnpicklingError):
     """A file whose pickle cannot be read, or wants what is not allowed."""
 
 
+class CutFileError(PickleFileError, EOFError):
+    """A file whose pickle ends before it is whole."""
+
+
 def _from_here(file: IO[bytes]) -> IO[bytes]:
     # An archive that begins in the middle of a file: offsets in it count from its beginning.
     return file if file.tell() == 0 else io.BytesIO(file.read())
@@ -210,13 +218,30 @@ def _named_errors(file: IO[bytes], anything: bool) -> Iterator[None]:
     """Errors of one class, which name the file."""
     try:
         if anything:
-            yield  # errors of the code that the file runs stay as they are
+            yield
         else:
             with errors_of(file):
                 yield
     except pickle.UnpicklingError as error:
         hint = "" if anything else "Weights only load failed. "
         raise PickleFileError(f"{name_of(file)}: {hint}{error}") from None
+    except FileError:
+        raise
+    except (EOFError, IndexError, UnicodeDecodeError, struct.error) as error:
+        if not _is_the_readers(error):
+            raise
+        raise CutFileError(f"{name_of(file)}: it is damaged, or ends early: {error}") from None
+    except Exception as error:  # errors of the code that the file runs stay as they are
+        error.add_note(f"while reading {name_of(file)}")
+        raise
+
+
+def _is_the_readers(error: BaseException) -> bool:
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    name = "" if last is None else str(last.tb_frame.f_globals.get("__name__"))
+    return name == "pickle" or name.startswith("maquette.torch.saving.")
 
 
 def _load_zip(
