@@ -5,6 +5,7 @@ import pickle
 import struct
 import tracemalloc
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -300,6 +301,22 @@ def test_T57_a_record_that_does_not_fit_its_checksum_is_refused(tmp_path: Path) 
     _with_sum(tmp_path / "crafted.pt", 5)
     with pytest.raises(torch.serialization.FileError, match=r"crafted\.pt.*data/0.*CRC"):
         torch.load(tmp_path / "crafted.pt")
+
+
+@pytest.fixture
+def _without_checksums() -> Iterator[None]:
+    torch.serialization.set_crc32_options(False)
+    yield
+    torch.serialization.set_crc32_options(True)
+
+
+@pytest.mark.usefixtures("_without_checksums")
+def test_T57_checksums_may_be_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "plain.pt"
+    _with_sum(path, 5)
+    assert torch.load(path).tolist() == [0, 1, 2, 3]
+    torch.save(torch.ones(2), path)
+    assert {info.CRC for info in zipfile.ZipFile(path).infolist()} == {0}
 
 
 def test_T57_files_of_pytorch_without_checksums_are_read(tmp_path: Path) -> None:

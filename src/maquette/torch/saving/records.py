@@ -28,6 +28,9 @@ _MOST_UNPACKED = 100  # times its compressed length; only above `_SMALL`
 _SMALL = 1 << 20
 
 
+# What `set_crc32_options` sets: whether checksums are written, and looked at.
+checksums = [True]
+
 _DAMAGE = (
     zipfile.BadZipFile, zlib.error, OSError, ValueError, NotImplementedError, EOFError, MemoryError,
     RuntimeError,
@@ -57,6 +60,8 @@ class Writer:
         info.extra = _FILLER + filler.to_bytes(2, "little") + b"Z" * filler
         with self.archive.open(info, "w", force_zip64=large) as record:
             record.write(data)
+        if not checksums[0]:
+            info.CRC = 0
 
     def close(self) -> None:
         """Write the directory."""
@@ -154,8 +159,8 @@ class Reader:
         return f"{self.folder}{name}" in self.archive.NameToInfo
 
     def _opened(self, info: zipfile.ZipInfo) -> IO[bytes]:
-        if info.CRC == 0:
-            # Not computed: so PyTorch writes after set_crc32_options(False), and it reads any.
+        if info.CRC == 0 or not checksums[0]:
+            # 0: not computed, as in files that were written after set_crc32_options(False).
             info = copy.copy(info)
             info.CRC = None  # type: ignore[assignment]  # which zipfile takes as none to look at
         return self.archive.open(info)

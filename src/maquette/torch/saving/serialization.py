@@ -65,6 +65,7 @@ from maquette.torch.saving.pickles import (
 )
 from maquette.torch.saving.records import Reader as ArchiveReader
 from maquette.torch.saving.records import Writer as ArchiveWriter
+from maquette.torch.saving.records import checksums
 from maquette.torch.saving.restoring import MapLocation, restored
 
 MAP_LOCATION = MapLocation  # PyTorch's name
@@ -303,7 +304,6 @@ class _Storages:
 # --- settings ------------------------------------------------------------------------
 
 _endianness: list[LoadEndianness | None] = [None]
-_crc32 = [True]
 _mmap_flags = [MAP_PRIVATE]
 
 
@@ -375,13 +375,17 @@ def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
 
 
 def get_crc32_options() -> bool:
-    """Whether `save` computes checksums of records: it always does."""
-    return _crc32[0]
+    """Whether `save` writes checksums of records, and `load` looks at them."""
+    return checksums[0]
 
 
 def set_crc32_options(compute_crc32: bool) -> None:
-    """Accepted for PyTorch's sake: checksums are always computed."""
-    _crc32[0] = compute_crc32
+    """Set what `get_crc32_options` says.
+
+    Without checksums, records that were changed in a file by hand are read, as in PyTorch, which
+    never looks at them.
+    """
+    checksums[0] = compute_crc32
 
 
 __all__ = [
