@@ -389,3 +389,17 @@ def test_a_record_that_was_set_aside_may_be_filled_in_the_file(tmp_path: Path) -
         file.seek(begins)
         file.write(struct.pack("<3f", 4, 5, 6))
     assert torch.load(path).tolist() == [4.0, 5.0, 6.0]
+
+
+def test_weights_of_a_file_address_are_read(tmp_path: Path) -> None:
+    torch.save({"a": torch.ones(2)}, tmp_path / "w.pt")
+    address, folder = (tmp_path / "w.pt").as_uri(), str(tmp_path / "kept")
+    assert torch.hub.load_state_dict_from_url(address, folder)["a"].tolist() == [1.0, 1.0]
+    assert (tmp_path / "kept" / "w.pt").exists()
+
+
+def test_weights_of_another_hash_are_refused(tmp_path: Path) -> None:
+    torch.save({"a": torch.ones(2)}, tmp_path / "w-0badc0de.pt")
+    address = (tmp_path / "w-0badc0de.pt").as_uri()
+    with pytest.raises(RuntimeError, match=r"invalid hash value .*w-0badc0de\.pt"):
+        torch.hub.load_state_dict_from_url(address, str(tmp_path / "kept"), check_hash=True)

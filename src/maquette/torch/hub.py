@@ -5,14 +5,20 @@ The functions that would fetch raise RuntimeError and say what to do.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import NoReturn  # list is a function here
 from urllib.parse import urlparse
+from urllib.request import url2pathname
+
+from maquette.torch.saving import serialization
+from maquette.torch.saving.restoring import MapLocation
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 _dir: str | None = None
@@ -41,22 +47,54 @@ def _no_network(what: str) -> NoReturn:
     )
 
 
-def download_url_to_file(url: str, dst: str, *args: object, **kwargs: object) -> NoReturn:
-    """RuntimeError: nothing is fetched."""
-    _no_network(f"download_url_to_file({url!r})")
+def download_url_to_file(
+    url: str, dst: str, hash_prefix: str | None = None, progress: bool = True
+) -> None:
+    """Copy the file of a ``file:`` address; RuntimeError for others, and for another hash."""
+    parts = urlparse(url)
+    if parts.scheme != "file":
+        _no_network(f"download_url_to_file({url!r})")
+    source = url2pathname(parts.path)
+    if hash_prefix:
+        _check_hash(source, hash_prefix)
+    shutil.copyfile(source, os.path.expanduser(dst))
 
 
-def load_state_dict_from_url(url: str, *args: object, **kwargs: object) -> object:
-    """The weights of a file that lies in `get_dir` already; RuntimeError if it does not."""
-    from maquette.torch.saving.serialization import load  # noqa: PLC0415  # when first needed
+def _check_hash(file: str, prefix: str) -> None:
+    with open(file, "rb") as opened:
+        found = hashlib.file_digest(opened, "sha256").hexdigest()
+    if not found.startswith(prefix):
+        raise RuntimeError(f'invalid hash value (expected "{prefix}", got "{found}"): {file}')
 
-    name = str(kwargs.get("file_name") or os.path.basename(urlparse(url).path))
-    file = os.path.join(
-        str(kwargs.get("model_dir") or os.path.join(get_dir(), "checkpoints")), name
-    )
-    if not os.path.exists(file):
+
+def load_state_dict_from_url(
+    url: str,
+    model_dir: str | None = None,
+    map_location: MapLocation = None,
+    progress: bool = True,
+    check_hash: bool = False,
+    file_name: str | None = None,
+    weights_only: bool = True,
+) -> object:
+    """The weights of a file that lies in ``model_dir`` already, or that a ``file:`` address names.
+
+    check_hash: whether the file's name says the beginning of its SHA-256. weights_only: unlike
+    PyTorch's, files run no code unless it is False. RuntimeError for a file that is not there.
+    """
+    name = file_name or os.path.basename(urlparse(url).path)
+    folder = model_dir or os.path.join(get_dir(), "checkpoints")
+    file = os.path.join(folder, name)
+    known = HASH_REGEX.search(name) if check_hash else None
+    prefix = None if known is None else known.group(1)
+    if os.path.exists(file):
+        if prefix:
+            _check_hash(file, prefix)
+    elif urlparse(url).scheme == "file":
+        os.makedirs(folder, exist_ok=True)
+        download_url_to_file(url, file, prefix, progress)
+    else:
         _no_network(f"load_state_dict_from_url({url!r}): {file} is not there")
-    return load(file, map_location=kwargs.get("map_location"))  # type: ignore[arg-type]  # load says
+    return serialization.load(file, map_location=map_location, weights_only=weights_only)
 
 
 def load_state_dict(*args: object, **kwargs: object) -> NoReturn:
