@@ -14,9 +14,10 @@ import functools
 import itertools
 import threading
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import cast
+from typing import Any, cast
 
 from maquette.autograd.anomaly import apply_checked, is_anomaly_enabled
 from maquette.autograd.hooks import run_after, run_before, run_prehooks, run_tensor_hooks
@@ -39,7 +40,7 @@ from maquette.tensor.history import AutogradMeta, TypedLeaf
 from maquette.tensor.sparse import CooParts, SparseStorage
 from maquette.tensor.tensor import Tensor
 
-_OURS = 3  # who holds a gradient while the engine asks: locals of three functions that hand it down
+OURS = 3  # who holds a gradient while the engine asks: locals of three functions that hand it down
 _OF_LEAF = 2  # and while it asks for a leaf
 _TARGETS = slice(None, None, 3)  # of a node's links
 _by_sequence = attrgetter("sequence")
@@ -227,29 +228,29 @@ class Run:
 
     def _reached(self, roots: Sequence[Edge]) -> list[Node]:
         """The nodes below the roots, those to run first first; counts the edges to leaves."""
-        arrivals, needed = self.arrivals, self.needed
+        needed = self.needed
         order: list[Node] = []
+        leaves: list[Node] = []
         seen: set[Node | None] = {None}
-        for node, _ in roots:
-            if node.__class__ is AccumulateGrad:
-                arrivals[node] = arrivals.get(node, 0) + 1
-            elif node not in seen:
-                seen.add(node)
-                order.append(node)
         careful = needed is not None or self.anomaly or bool(self.listeners)
-        for node in order:  # those that are found are walked over, too
+        stack: list[Any] = [node for node, _ in roots]
+        pop, see, found, leaf = stack.pop, seen.add, order.append, leaves.append
+        while stack:
+            node = pop()
+            if node in seen:
+                continue
+            if node.__class__ is AccumulateGrad:
+                leaf(node)
+                continue
+            see(node)
+            found(node)
             if careful:
                 if node.folded:
                     node.unfold()
                 if needed is not None and node not in needed:
                     continue
-            for target in node.links[_TARGETS]:
-                if target not in seen:
-                    if target.__class__ is AccumulateGrad:
-                        arrivals[target] = arrivals.get(target, 0) + 1
-                    else:
-                        seen.add(target)
-                        order.append(target)
+            stack += node.links[_TARGETS]
+        self.arrivals.update(Counter(leaves))
         order.sort(key=_by_sequence, reverse=True)
         return order
 
@@ -427,10 +428,10 @@ class Run:
         buffers = self.buffers
         is_leaf = node.__class__ is AccumulateGrad
         if is_leaf or node.plain:
-            held = buffers.pop(node, None)
-            if held is not None and grad is not None:
-                assert isinstance(held, Tensor)
-                grad = _sum(held, grad)
+            if node in buffers:
+                held = buffers.pop(node)
+                if held is not None and grad is not None:
+                    grad = _sum(held, grad)  # type: ignore[arg-type]  # the buffer of one gradient
             buffers[node] = grad
             if is_leaf:
                 left = self.arrivals[node] = self.arrivals[node] - 1
@@ -493,7 +494,9 @@ class Run:
                     f"was detached and then mutated by a recorded operation"
                 )
             # Since it was recorded, the leaf may have been told to require none.
-            if grad is not None and self.accumulate and variable.requires_grad:
+            keys = variable._keys
+            asks = keys & K.REQUIRES_GRAD if variable._base is None else variable.requires_grad
+            if grad is not None and self.accumulate and asks:
                 given = grad.meta
                 # Often strides alone differ, as a transposed weight's: 0.7 us less than to ask.
                 if given is not meta and (
@@ -547,17 +550,18 @@ class Run:
         self._capture(leaf, grads)
 
 
-# Adds a gradient in place to another where that needs no operator; a higher layer fills it in.
+# Adds a gradient in place to another where that needs no operator, and where it may be written, of
+# which it asks as `_may_write` does; a higher layer fills it in.
 ADDED: list[Callable[[Tensor, Tensor], bool] | None] = [None]
 
 
 def _sum(held: Tensor, grad: Tensor) -> Tensor:
     """Two gradients of one tensor added up, in place where the first is ours alone."""
+    added = ADDED[0]
+    if added is not None and added(held, grad):
+        return held
     if held.meta.shape == grad.meta.shape and _may_write(held):
         if held._differs or not grad._differs:  # a batch is not written into what has none
-            added = ADDED[0]
-            if added is not None and added(held, grad):
-                return held
             return _add_in_place()(held, grad)
     if held.meta.layout is not strided:
         return grad + held  # a sparse gradient is added to a dense one; indices are in this order
@@ -587,7 +591,7 @@ def _may_write(t: Tensor) -> bool:
         not st.grad_enabled
         and not st.include & WATCHED
         and not t._keys & _HANDLED
-        and held_only(t, _OURS)
+        and held_only(t, OURS)
         and held_only(t._storage, 1)
         and t.meta.is_dense
         and t.meta.layout is strided
@@ -665,7 +669,10 @@ def _first_grad(grad: Tensor, meta: TensorMeta, create_graph: bool, own_leaves: 
         return grad if create_graph else _first_sparse_grad(grad, alone)
     if meta.layout is not strided:
         meta = grad.meta.like()
-    good = _laid_out_as(grad.meta, meta) if meta.is_dense else grad.meta.is_contiguous
+    given = grad.meta
+    good = given is meta if meta.is_dense else given.is_contiguous
+    if not good and meta.is_dense:
+        good = _laid_out_as(given, meta)
     if create_graph and own_leaves:
         return grad if good else grad.clone()
     # As in PyTorch, a gradient that is a view of a tensor nobody else looks at is taken too; one

@@ -23,7 +23,7 @@ from maquette.autograd.hooks import NodeHooks, RemovableHandle
 from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
 from maquette.dispatch.tls import node_observers, tls
-from maquette.tensor.history import History, OutputHistory, ViewHistory
+from maquette.tensor.history import AutogradMeta, History, OutputHistory, ViewHistory
 from maquette.tensor.keys import ADINPLACE
 from maquette.tensor.tensor import Tensor, alias
 
@@ -34,6 +34,7 @@ Grad = Tensor | None
 Edge = tuple["Node", int]
 _sequences = itertools.count()
 next_sequence = _sequences.__next__
+_new = object.__new__
 LAST = 1 << 62  # the sequence number of accumulators: they run as soon as they are ready
 
 
@@ -316,12 +317,7 @@ class AccumulateGrad(Node):
 
     __slots__ = ("variable",)
 
-    def __init__(self, variable: Tensor) -> None:
-        self.links = ()
-        self.sequence = LAST
-        self.context = tls.st.node_context if node_observers else None
-        self.hooks = None
-        self.variable = variable
+    variable: Tensor
 
     def name(self) -> str:
         return "torch::autograd::AccumulateGrad"
@@ -380,6 +376,8 @@ def grad_edge(t: Tensor) -> Edge | None:
     if not t._keys & K.REQUIRES_GRAD:
         return None
     ag = t._ag
+    if ag.__class__ is AutogradMeta and t._base is None and ag.grad_fn is None:
+        return _accumulator(t, ag), 0  # most leaves, at once
     if t._base is not None:
         node = t.grad_fn  # as its base is now
         if node is not None:
@@ -388,14 +386,23 @@ def grad_edge(t: Tensor) -> Edge | None:
             return None  # only its base, a leaf, requires grad
     elif ag is not None and ag.grad_fn is not None:
         return ag.grad_fn, ag.output_nr
-    if ag is None or ag.accumulator is None:
-        ag = t._autograd()
-    # The accumulator refers to its leaf, the leaf only weakly to it, so neither keeps a cycle.
-    known = None if ag.accumulator is None else ag.accumulator()
-    if known is None:
-        known = AccumulateGrad(t)
-        t._autograd().accumulator = weakref.ref(known)
-    return known, 0
+    return _accumulator(t, t._autograd()), 0
+
+
+def _accumulator(t: Tensor, state: AutogradMeta) -> Node:
+    """The accumulator of a leaf with this state, made anew unless a graph holds it."""
+    # It refers to its leaf, the leaf only weakly to it, so neither keeps a cycle.
+    known = state.accumulator
+    found = None if known is None else known()
+    if found is None:
+        found = made = _new(AccumulateGrad)  # 0.2 us less than by a call of an `__init__`
+        made.links = ()
+        made.sequence = LAST
+        made.context = tls.st.node_context if node_observers else None
+        made.hooks = None
+        made.variable = t
+        state.accumulator = weakref.ref(made)
+    return found
 
 
 def hooks_of(node: Node) -> NodeHooks:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from maquette.autograd.engine import ADDED
+from maquette.autograd.engine import ADDED, OURS
+from maquette.core.layout import strided
+from maquette.core.ownership import held_only
 from maquette.core.remembered import EPOCH, remember
 from maquette.dispatch.registry import find_packet
 from maquette.dispatch.tls import tls
@@ -22,7 +24,11 @@ from maquette.tensor.tensor import Tensor
 
 
 def _added(held: Tensor, grad: Tensor) -> bool:
-    """Add ``grad`` to ``held``, which is the engine's alone; False where an operator has to."""
+    """Add ``grad`` to ``held`` if that is the engine's alone; False where an operator has to.
+
+    Plain keys and a plain state say the rest of what the engine asks before it writes: no batch,
+    no handler, no mode that watches, no gradient recorded.
+    """
     meta = held.meta
     if grad.meta is not meta or held.__class__ is not FakeTensor:
         return False
@@ -34,10 +40,14 @@ def _added(held: Tensor, grad: Tensor) -> bool:
         return False
     if ACTIVE[0] is not mode and ACTIVE[0] is not None:
         return False
+    if not (held_only(held, OURS) and held_only(held._storage, 1)):
+        return False
     key = EPOCH[0], meta
     known = REMEMBERED_SUMS.get(key)
     if known is None:
-        return may_note(key, mode) and _learn(key, held, grad)
+        # Whether memory may be written is a fact of the meta as well.
+        dense = meta.is_dense and meta.layout is strided
+        return dense and may_note(key, mode) and _learn(key, held, grad)
     if known is False:
         return False
     counter = held._vc

@@ -104,7 +104,10 @@ class Module(Pickling, Conversion):
             if ag is None or grad is None:
                 continue
             if set_to_none:
-                parameter.grad = None
+                if type(parameter).grad is Tensor.grad and not parameter._class_bits:
+                    ag.grad = None  # what the property does, without asking anybody
+                else:
+                    parameter.grad = None
                 continue
             if grad.grad_fn is not None:
                 grad.detach_()
