@@ -652,7 +652,7 @@ def _metas(value: object) -> object:
     if isinstance(value, Tensor):
         return value.meta
     if value.__class__ is tuple:
-        return tuple([_metas(v) for v in value])
+        return tuple([v.meta if isinstance(v, Tensor) else _metas(v) for v in value])
     return value
 
 

@@ -18,7 +18,14 @@ from maquette.autograd.node import (
     next_sequence,
     raise_freed,
 )
-from maquette.autograd.view_history import Look, empty_as, look_of, refuse_mutation, see
+from maquette.autograd.view_history import (
+    Look,
+    empty_as,
+    look_of,
+    refresh_view,
+    refuse_mutation,
+    see,
+)
 from maquette.core.layout import contiguous_format
 from maquette.dispatch import keysets as K
 from maquette.dispatch.tls import tls
@@ -59,14 +66,13 @@ def rebase_history(target: Tensor, node: Node, number: int) -> None:
     slices = CopySlices(look_of(base), target, node, number)
     _set_node(base, slices, 0, sharing=2)
     target._keys |= K.REQUIRES_GRAD
-    target._autograd().view_version = -1  # its history is old, whatever the version says
-    target.grad_fn  # noqa: B018  # brings the view up to date
+    refresh_view(target)  # its history is old, whatever the version says
 
 
 def _set_node(t: Tensor, node: Node, number: int, sharing: int) -> None:
-    old = t.grad_fn if t._keys & K.REQUIRES_GRAD else None
+    """Make ``t``, no view, output ``number`` of ``node``."""
     ag = t._autograd()
-    old_number = ag.output_nr
+    old, old_number = ag.grad_fn, ag.output_nr
     ag.grad_fn, ag.output_nr, ag.requires_grad = node, number, True
     if t._keys & K.REQUIRES_GRAD:
         move_retained(t, old, old_number)

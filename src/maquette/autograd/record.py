@@ -185,6 +185,7 @@ def saving_lines(plan: DerivativePlan, tensor: int | None = None) -> list[str]:
         here = plan.save_source(every)
         for asked in (f"_is_p{tensor} or ", f"None if _is_p{tensor} else "):
             here = here.replace(asked, "")
+        here = here.replace(f"_metas(p{tensor})", f"p{tensor}.meta")
         saved = here if every == 1 else f"{here} if _mask == {every} else {saved}"
     return [*lines, f"_n.saved = {saved}"]
 
@@ -370,11 +371,14 @@ def _recording_write(
     relays = Tag.inplace_view in op.tags
     # What only turns the tensor itself leaves its memory alone, so its base's history too.
     place = set_history if relays else rebase_history
+    has_out = op._schema.arguments[plan.written[0]].is_out
+    early = not plan.saves_result and not plan.has_effects
 
     def kernel(ks: int, *params: object) -> object:
-        _check_constants(plan, params)
+        if plan.constant:
+            _check_constants(plan, params)
         targets = [params[i] for i in plan.written]
-        if op._schema.arguments[plan.written[0]].is_out:
+        if has_out:
             _refuse_out(op, params)
         for target in targets:
             # Whole numbers have no history: what their memory is a view of does not matter.
@@ -388,7 +392,6 @@ def _recording_write(
         elif relays:
             # Formulas ask for the geometry before the write too.
             kept = [alias(p) if i in plan.written else p for i, p in enumerate(params)]  # type: ignore[arg-type]  # tensors
-        early = not plan.saves_result and not plan.has_effects
         if node is not None and early:
             # Before the write, so that operands over the same memory are known to have changed.
             node.saved = node.save(None, *kept)
@@ -472,7 +475,7 @@ def make_node(
             mask |= 1 << (bit if found else plan.dead_bit)
     if not (mask or always):
         return None
-    node: OpNode = object.__new__(plan.node_class(mask))
+    node: OpNode = object.__new__(plan.classes.get(mask) or plan.node_class(mask))
     node.links = tuple(links)
     node.sequence = next_sequence()
     node.context = tls.st.node_context

@@ -17,6 +17,7 @@ from maquette.dispatch import keysets as K
 from maquette.dispatch.registry import find_packet
 from maquette.dispatch.tls import tls
 from maquette.tensor.history import VIEW_HISTORY
+from maquette.tensor.keys import CONJUGATE, NEGATIVE
 from maquette.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
@@ -32,7 +33,10 @@ class Look(NamedTuple):
 
 def look_of(t: Tensor) -> Look:
     """How ``t`` sees its storage."""
-    return Look(t.meta, t.is_conj(), t.is_neg())
+    if type(t).is_conj is not Tensor.is_conj:  # a wrapper says what is so of what it wraps
+        return Look(t.meta, t.is_conj(), t.is_neg())
+    keys = t._keys
+    return Look(t.meta, bool(keys & CONJUGATE), bool(keys & NEGATIVE))
 
 
 def is_plain(base: Look, view: Look) -> bool:

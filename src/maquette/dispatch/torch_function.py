@@ -248,7 +248,7 @@ def is_overridden(args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
         if value.__class__ in _PLAIN:
             continue
         if isinstance(value, _SEQUENCES):
-            if any(torch_function_of(member) is not None for member in value):
+            if not _holds_plain(value) and any(torch_function_of(v) is not None for v in value):
                 return True
         elif torch_function_of(value) is not None:
             return True
@@ -413,6 +413,12 @@ _MOST_CLASSES = 4096
 _SEQUENCES = (list, tuple)
 
 
+def _holds_plain(value: object) -> bool:
+    """Whether it is a list or tuple of what never overrides anything, as lists of sizes are."""
+    listed = value.__class__ is list or value.__class__ is tuple
+    return listed and _PLAIN.issuperset(map(type, cast("Sequence[object]", value)))
+
+
 def overridable(
     function: _Function,
     *,
@@ -429,11 +435,11 @@ def overridable(
     @functools.wraps(function)
     def public(*args: object, **kwargs: object) -> object:
         for a in args:
-            if a.__class__ not in _PLAIN:
+            if a.__class__ not in _PLAIN and not _holds_plain(a):
                 break
         else:
             for a in kwargs.values():
-                if a.__class__ not in _PLAIN:
+                if a.__class__ not in _PLAIN and not _holds_plain(a):
                     break
             else:
                 if not _ACTIVE:

@@ -82,10 +82,18 @@ class FakeTensor(Tensor, has_handlers=False):
 
     def _alias(self) -> FakeTensor:
         keys = self._keys
-        other = make_fake(self.fake_mode, self.meta, self._storage, keys & NOT_INHERITED)
+        other = _new(FakeTensor)  # `make_fake`, written out: 0.25 us of 0.9 less
+        other.meta = self.meta
+        other._keys = keys & NOT_INHERITED
+        other._storage = self._storage
+        other._mq_data = other._base = other._ag = other.constant = None
+        other.fake_mode = self.fake_mode
+        other._vc = self._vc
         if keys & ADINPLACE:
-            vc = self._vc
-            other._vc = self._version_counter() if vc is None else vc
+            if other._vc is None:
+                other._vc = self._version_counter()
+        else:
+            other._vc = None
         if self.constant is not None:
             other.constant = self.constant
             other._keys |= K.CONSTANT

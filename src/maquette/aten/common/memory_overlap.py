@@ -61,6 +61,8 @@ def refuse_overlap(
             written = [params[i] for i in targets]
             if not let_expanded:
                 _check_writable(op, written)
+            if not _share(written, [params[i] for i in read]):
+                return below(ks, *params)  # where nothing meets, nobody need know how it lies
             for target, geometry in zip(written, _geometries(op, params, written), strict=True):
                 for i in read:
                     _check(op, target, geometry, params[i])
@@ -75,6 +77,16 @@ def _check_writable(op: OpOverload, written: list[object]) -> None:
     for target in written:
         assert isinstance(target, Tensor)
         check_writable(op._opname, target.meta)
+
+
+def _share(written: list[object], read: list[object]) -> bool:
+    """Whether a tensor that is read, or a member of a list of them, is over written memory."""
+    storages = [target._storage for target in written]  # type: ignore[attr-defined]  # tensors
+    for other in read:
+        for t in other if isinstance(other, tuple) else (other,):
+            if isinstance(t, Tensor) and t._storage in storages:
+                return True
+    return False
 
 
 def _geometries(

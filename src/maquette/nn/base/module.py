@@ -15,6 +15,7 @@ from maquette.nn.base.members import BUFFERS, MODULES, PARAMETERS, Members, stor
 from maquette.nn.base.pickling import Pickling
 from maquette.nn.parameter import Buffer, Parameter
 from maquette.tensor import Tensor
+from maquette.tensor.history import AutogradMeta
 
 T = TypeVar("T", bound="Module")
 T_destination = TypeVar("T_destination", bound=dict[str, Any])
@@ -104,7 +105,8 @@ class Module(Pickling, Conversion):
             if ag is None or grad is None:
                 continue
             if set_to_none:
-                if type(parameter).grad is Tensor.grad and not parameter._class_bits:
+                plain = type(parameter).grad is Tensor.grad and not parameter._class_bits
+                if plain and isinstance(ag, AutogradMeta):
                     ag.grad = None  # what the property does, without asking anybody
                 else:
                     parameter.grad = None
