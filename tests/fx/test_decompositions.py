@@ -87,3 +87,45 @@ def test_a_program_has_its_own_rules():
     assert aten.relu.default not in decomposition_table
     remove_decompositions(mine, [aten.relu])
     assert not mine
+
+
+NAN = float("nan")
+BORDERS = mq.tensor([NAN, -3.0, 3.0, 0.5, -0.5, float("inf"), 1.0])
+ONES, WHOLE = mq.ones(7), mq.tensor([-1, -2, 3])
+OF_SPECIAL_VALUES = {
+    "hardtanh_backward": (ONES, BORDERS, -0.5, 0.5),
+    "hardswish_backward": (ONES, BORDERS),
+    "smooth_l1_loss_backward": (ONES, BORDERS, mq.zeros(7), 0, 1.0),
+    "addcmul": (WHOLE, WHOLE, WHOLE),
+    "threshold": (WHOLE, -1.8, -4.3),
+    "threshold_backward": (WHOLE, WHOLE, -1.8),
+}
+
+
+@pytest.mark.parametrize("name", OF_SPECIAL_VALUES)
+def test_decompositions_are_the_kernels_at_borders_nan_and_whole_numbers(name: str) -> None:
+    op, args = getattr(mq.ops.aten, name).default, OF_SPECIAL_VALUES[name]
+    named = {"value": 3.9} if name == "addcmul" else {}
+    wanted = op(*args, **named)
+    found = decomposition_table[op](*args, **named)
+    assert found.dtype is wanted.dtype
+    assert mq.equal(found.nan_to_num(nan=77), wanted.nan_to_num(nan=77))
+
+
+def test_a_threshold_among_whole_numbers_is_one() -> None:
+    backward = mq.ops.aten.threshold_backward.default
+    assert backward(WHOLE, WHOLE, -1.8).tolist() == [0, 0, 3]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda aten, i: aten.log_sigmoid_backward(i, i, i),
+        lambda aten, i: aten._log_softmax_backward_data(i, i, 0, mq.float32),
+        lambda aten, i: aten._softmax_backward_data(i, i, 0, mq.float32),
+        lambda aten, i: aten.soft_margin_loss_backward(i, i, i, 0),
+    ],
+)
+def test_gradients_of_functions_of_floats_take_no_whole_numbers(call) -> None:
+    with pytest.raises((NotImplementedError, RuntimeError), match=r"not implemented|can't be cast"):
+        call(mq.ops.aten, WHOLE)

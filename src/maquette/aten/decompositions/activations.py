@@ -6,7 +6,14 @@ import math
 from typing import Any
 
 from maquette.aten.common.operators import aten
-from maquette.aten.decompositions.rules import FURTHER, RULES, by_vmap, decomposes, overload
+from maquette.aten.decompositions.rules import (
+    FURTHER,
+    RULES,
+    as_kernels,
+    by_vmap,
+    decomposes,
+    overload,
+)
 from maquette.core.dtype import dtype as DType
 
 _SQRT_HALF = math.sqrt(0.5)
@@ -91,8 +98,9 @@ def hardswish(self: Any) -> Any:
 
 @decomposes("hardswish_backward")
 def hardswish_backward(grad: Any, self: Any) -> Any:
-    inner = aten.where(self <= 3, grad * (self / 3 + 0.5), grad)
-    return aten.where(self < -3, 0, inner)
+    # The borders belong to the outer pieces and NaN to the inner one, as in the kernel.
+    inner = aten.where(self >= 3, grad, grad * (self / 3 + 0.5))
+    return aten.where(self <= -3, 0, inner)
 
 
 @decomposes("hardtanh", core=False)
@@ -102,7 +110,8 @@ def hardtanh(self: Any, min_val: float, max_val: float) -> Any:
 
 @decomposes("hardtanh_backward")
 def hardtanh_backward(grad: Any, self: Any, min_val: float, max_val: float) -> Any:
-    return aten.where((self <= min_val) | (self >= max_val), 0, grad)
+    # NaN is not inside, as in the kernel.
+    return aten.where((self > min_val) & (self < max_val), grad, 0)
 
 
 @decomposes("leaky_relu", core=False)
@@ -185,12 +194,12 @@ def tanh_backward(grad: Any, output: Any) -> Any:
 
 @decomposes("threshold")
 def threshold(self: Any, threshold: float, value: float) -> Any:
-    return aten.where(self <= threshold, value, self)
+    return aten.where(self <= as_kernels(threshold, self), as_kernels(value, self), self)
 
 
 @decomposes("threshold_backward")
 def threshold_backward(grad: Any, self: Any, threshold: float) -> Any:
-    return aten.where(self <= threshold, 0, grad)
+    return aten.where(self <= as_kernels(threshold, self, grad), 0, grad)
 
 
 for _name in ("elu_", "gelu_", "hardtanh_", "leaky_relu_"):  # of these the functional form is core

@@ -76,7 +76,8 @@ def smooth_l1_loss(self: Any, target: Any, reduction: int, beta: float) -> Any:
 @decomposes("smooth_l1_loss_backward")
 def smooth_l1_loss_backward(grad: Any, self: Any, target: Any, reduction: int, beta: float) -> Any:
     x = self - target
-    slope = aten.sign(x) if beta == 0 else aten.where(aten.abs(x) < beta, x / beta, aten.sign(x))
+    far = None if beta == 0 else aten.abs(x) >= beta  # NaN is not far, as in the kernel
+    slope = aten.sign(x) if far is None else aten.where(far, aten.sign(x), x / beta)
     return spread(grad * slope, self, reduction)
 
 

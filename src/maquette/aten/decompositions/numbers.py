@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from maquette.aten.common.operators import aten
-from maquette.aten.decompositions.rules import by_vmap, decomposes, floated
+from maquette.aten.decompositions.rules import as_kernels, by_vmap, decomposes, floated
 from maquette.core.dtype import finfo
 
 
@@ -17,7 +17,7 @@ def addcdiv(self: Any, tensor1: Any, tensor2: Any, value: Any) -> Any:
 
 @decomposes("addcmul")
 def addcmul(self: Any, tensor1: Any, tensor2: Any, value: Any) -> Any:
-    return self + value * tensor1 * tensor2
+    return self + as_kernels(value, self, tensor1, tensor2) * tensor1 * tensor2
 
 
 @decomposes("clamp_max")

@@ -65,6 +65,14 @@ def by_vmap(*names: str, core: bool = True, wide: bool = True) -> None:
         decomposes(name, core=core, wide=wide)(said.function)
 
 
+def as_kernels(value: Any, *tensors: Any) -> Any:
+    """A number as the kernel takes it: among tensors of whole numbers without its fraction."""
+    kinds = [t.dtype for t in tensors]
+    if isinstance(value, float) and not any(k.is_floating_point or k.is_complex for k in kinds):
+        return int(value)
+    return value
+
+
 def overload(name: str) -> OpOverload:
     """The overload of aten with a name such as ``add.Tensor``."""
     packet, _, which = name.partition(".")

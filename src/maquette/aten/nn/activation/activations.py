@@ -162,7 +162,7 @@ def threshold_backward_kernel(
     if loops is not None:
         found: Array = loops.threshold_backward(grad, x, threshold)
         return found
-    return chosen(xp, ~(x <= threshold), grad, cast(xp, 0, grad.dtype))
+    return chosen(xp, ~(x <= cast(xp, threshold, x.dtype)), grad, cast(xp, 0, grad.dtype))
 
 
 threshold_backward.facts.on_halves = with_numbers("threshold_slope", 2)

@@ -325,7 +325,10 @@ log_sigmoid_backward = define(
 def log_sigmoid_backward_shape(
     grad_output: TensorMeta, self: TensorMeta, buffer: TensorMeta
 ) -> TensorMeta:
-    return elementwise((grad_output, self, buffer), grad_output.dtype, op_name="log_sigmoid")
+    result = elementwise((grad_output, self, buffer), grad_output.dtype, op_name="log_sigmoid")
+    if not (self.dtype.is_floating_point or buffer.dtype.is_floating_point):
+        check_floats_only("log_sigmoid_backward_cpu", grad_output)
+    return result
 
 
 @log_sigmoid_backward.kernel

@@ -12,7 +12,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, total
-from maquette.aten.common.backward_checks import check_numbers
+from maquette.aten.common.backward_checks import check_floats_only
 from maquette.aten.common.batching_forms import along
 from maquette.aten.common.large_arrays import loops_for
 from maquette.core.broadcast import wrap_dim
@@ -145,7 +145,7 @@ def _backward(name: str) -> OperatorPage:
                 f"and {output}"
             ),
         )
-        check_numbers(name, grad_output, output)
+        check_floats_only(name, grad_output, output)
         # Only where half went in and float32 came out does the gradient change its type.
         widened = grad_output.dtype is float32 and input_dtype is float16
         return grad_output.fresh(grad_output.shape, input_dtype if widened else None)

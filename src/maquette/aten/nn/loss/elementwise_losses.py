@@ -418,6 +418,11 @@ def soft_margin_loss_backward_shape(
     grad_output: TensorMeta, self: TensorMeta, target: TensorMeta, reduction: int
 ) -> TensorMeta:
     check_numbers("soft_margin_loss_backward", target)
+    kind = self.dtype
+    check(
+        kind.is_floating_point or kind.is_complex,
+        lambda: f"result type Float can't be cast to the desired output type {kind.scalar_name}",
+    )
     return elementwise((target, self, grad_output), self.dtype)
 
 
