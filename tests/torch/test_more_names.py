@@ -119,3 +119,27 @@ def test_a_star_of_autograd_brings_what_pytorchs_does() -> None:
     told = set(torch.autograd.__all__)
     assert {"Function", "backward", "enable_grad", "grad", "inference_mode", "no_grad"} <= told
     assert told <= set(dir(torch.autograd))
+
+
+def test_names_that_libraries_import_or_call_are_there() -> None:
+    assert torch.profiler._default_schedule_fn(3) is torch.profiler.ProfilerAction.RECORD
+    assert issubclass(torch._dynamo.exc.TensorifyScalarRestartAnalysis, RuntimeError)
+    assert torch.fx.passes.utils.lift_subgraph_as_module is not None
+    assert (torch.nn.Container, torch.nn.NLLLoss2d) == (
+        torch.nn.modules.Container,
+        torch.nn.modules.NLLLoss2d,
+    )
+
+
+def test_a_programs_kernel_may_say_that_it_is_not_deterministic() -> None:
+    alert = torch._prims_common.alert_not_deterministic
+    alert("mine")
+    try:
+        torch.use_deterministic_algorithms(True)
+        with pytest.raises(RuntimeError, match="mine does not have a deterministic"):
+            alert("mine")
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        with pytest.warns(UserWarning, match="mine does not have a deterministic"):
+            alert("mine")
+    finally:
+        torch.use_deterministic_algorithms(False)

@@ -5,11 +5,13 @@ Those of its functions that programs outside PyTorch call; each is `maquette.cor
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
 from maquette.core import scalar_types as dtypes
+from maquette.core.determinism import Determinism
 from maquette.core.dtype import dtype
 from maquette.core.layout import memory_format, strided
 from maquette.core.promotion import number_dtype, promote_types, result_type_of
@@ -28,6 +30,22 @@ from maquette.torch.face.forwarding import forward
 
 TensorLike = Tensor
 Number = (int, float, complex)
+
+
+def alert_not_deterministic(caller: str) -> None:
+    """Warn, or raise RuntimeError, as `use_deterministic_algorithms` was told to.
+
+    For kernels of programs, as torchvision's; those of maquette are deterministic.
+    """
+    if not Determinism.enabled:
+        return
+    told = (
+        f"{caller} does not have a deterministic implementation, but you set "
+        f"'torch.use_deterministic_algorithms(True"
+    )
+    if not Determinism.warn_only:
+        raise RuntimeError(f"{told})'; turn that off for this operation")
+    warnings.warn(f"{told}, warn_only=True)'", UserWarning, stacklevel=2)
 
 
 class ELEMENTWISE_TYPE_PROMOTION_KIND(Enum):

@@ -7,6 +7,7 @@ from maquette.torch.profiling import itt
 from maquette.torch.profiling.steps import (
     ProfilerAction,
     ProfilerActivity,
+    _default_schedule_fn,  # noqa: F401  # Lightning takes it from here
     profile,
     schedule,
     supported_activities,

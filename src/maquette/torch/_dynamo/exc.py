@@ -53,3 +53,11 @@ class UncapturedHigherOrderOpError(TorchDynamoException):
 
 class FailOnRecompileLimitHit(Exception):
     """A function was compiled too often."""
+
+
+class RestartAnalysis(TorchDynamoException):
+    """What was captured is to be captured anew."""
+
+
+class TensorifyScalarRestartAnalysis(RestartAnalysis):
+    """Likewise, with numbers as tensors."""

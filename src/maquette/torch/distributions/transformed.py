@@ -281,9 +281,9 @@ class _Half(TransformedDistribution):
         found: Tensor = 2 * self.base_dist.cdf(value) - 1
         return found
 
-    def icdf(self, value: Tensor) -> Tensor:
+    def icdf(self, prob: Tensor) -> Tensor:
         """The value that less has this probability of."""
-        found: Tensor = self.base_dist.icdf((value + 1) / 2)
+        found: Tensor = self.base_dist.icdf((prob + 1) / 2)
         return found
 
     def entropy(self) -> Tensor:

@@ -45,6 +45,11 @@ def supported_activities() -> set[ProfilerActivity]:
     return {ProfilerActivity.CPU}
 
 
+def _default_schedule_fn(_: int) -> ProfilerAction:
+    """Record at every step."""
+    return ProfilerAction.RECORD
+
+
 def schedule(
     *,
     wait: int,
@@ -126,7 +131,7 @@ class profile:
         custom_trace_id_callback: object = None,
     ) -> None:
         self.activities = set(activities or supported_activities())
-        self.schedule = schedule or (lambda _: ProfilerAction.RECORD)
+        self.schedule = schedule or _default_schedule_fn
         self._by_steps = schedule is not None
         self.on_trace_ready = on_trace_ready
         self._options: dict[str, Any] = {
