@@ -34,13 +34,13 @@ LEFT_OUT = {
     ),
     r"_flash_attention|_efficient_attention|_fill_mem_eff|_scaled_dot_product|_fused_rms_norm|"
     r"_thnn_|_fused_dropout|_masked_scale|batch_norm_(stats|elemt|gather|backward_|update_stats)|"
-    r"_conv_depthwise2d|conv_depthwise3d|_scaled_grouped_mm|_scaled_mm_v2|_spsolve|_convolution_double|"
+    r"_conv_depthwise2d|conv_depthwise3d|_scaled_grouped_mm|_scaled_mm_v2|_spsolve|"
     r".*_overrideable|matmul_backward|linear_backward|max_pool2d_backward|"
     r"_batch_norm_impl_index_backward|record_stream|_nnpack_spatial": "has no kernel on cpu",
     r"_nested_|nested_to_padded|to_padded_tensor": (
         "works on the parts of nested tensors, which are rows here"
     ),
-    r"_native_multi_head|_transform_bias|_transformer_encoder|_ncf_|_lstm_|lstm_": (
+    r"_transformer_encoder|_ncf_|_lstm_|lstm_": (
         "is a kernel of one pass over memory (finding 49); the modules compute the same"
     ),
     r"_make_dual|_fw_primal|_unpack_dual|_add_batch_dim|_remove_batch_dim|_backward$|"

@@ -235,3 +235,42 @@ def test_a_block_may_prefer_the_efficient_operator() -> None:
             assert "efficient" in str(operators_of(lambda: SDPA(q, q, q)))
         with sdpa_kernel(names):
             assert "flash" in str(operators_of(lambda: SDPA(q, q, q)))
+
+
+def _native_operands(key_is_query: bool) -> list[mq.Tensor]:
+    query = mq.randn(2, 3, 8, dtype=mq.float64)
+    others = [query] * 2 if key_is_query else [mq.randn(2, 3, 8, dtype=mq.float64) for _ in "kv"]
+    shapes = ((24, 8), (24,), (8, 8), (8,))
+    return [query, *others, *(mq.randn(*s, dtype=mq.float64) for s in shapes)]
+
+
+@pytest.mark.parametrize("key_is_query", [True, False])
+def test_attention_of_heads_in_one_operator_is_the_modules(key_is_query: bool) -> None:
+    query, key, value, *weights = _native_operands(key_is_query)
+    module = mq.nn.MultiheadAttention(8, 2, batch_first=True, dtype=mq.float64)
+    module.in_proj_weight.data, module.in_proj_bias.data = weights[:2]
+    module.out_proj.weight.data, module.out_proj.bias.data = weights[2:]
+    mask = mq.tensor([[False, False, True], [False, False, False]])
+    found, seen = mq.ops.aten._native_multi_head_attention(
+        query, key, value, 8, 2, *weights, mask, True, False, 1
+    )
+    expected, weighed = module(query, key, value, key_padding_mask=mask, average_attn_weights=False)
+    assert mq.allclose(found, expected)
+    assert mq.allclose(seen, weighed)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"embed_dim": 6}, "passed-in embed_dim 6 didn't match last dim of query 8"),
+        ({"num_head": 3}, "must divide evenly by `num_heads`"),
+        ({"mask": mq.ones(2, 3, dtype=mq.bool)}, "Mask Type should be defined"),
+        ({"key": mq.ones(2, 4, 8)}, "expected `query`/`key`/`value` shapes to match"),
+        ({"proj_bias": mq.ones(3)}, "expected `proj_bias`"),
+    ],
+)
+def test_attention_of_heads_says_what_does_not_fit(change: dict[str, object], words: str) -> None:
+    names = ("query", "key", "value", "qkv_weight", "qkv_bias", "proj_weight", "proj_bias")
+    given = dict(zip(names, _native_operands(True), strict=True), embed_dim=8, num_head=2)
+    with pytest.raises(RuntimeError, match=words):
+        mq.ops.aten._native_multi_head_attention(**(given | change))

@@ -46,6 +46,7 @@ from maquette.aten.nn.norm import batch_norm as _batch_norm  # noqa: F401
 from maquette.aten.nn.norm import batch_norm_functions as _batch_norm_functions  # noqa: F401
 from maquette.aten.nn.attention import fused_attention as _fused_attention  # noqa: F401
 from maquette.aten.nn.attention import attention as _attention  # noqa: F401
+from maquette.aten.nn.attention import native_attention as _native_attention  # noqa: F401
 from maquette.aten.reduction import variance as _variance  # noqa: F401
 from maquette.aten.reduction import vector_norms as _vector_norms  # noqa: F401
 from maquette.aten.reduction import cumulative as _cumulative  # noqa: F401
