@@ -75,6 +75,12 @@ def test_the_arguments_of_to_are_told_apart():
     assert (device, dtype, waits, form) == (torch.device("cpu"), torch.float16, True, None)
 
 
+def test_functions_below_modules_refuse_arguments_as_functions_do():
+    with pytest.raises(TypeError, match="element 1"):
+        torch._C._nn.flatten_dense_tensors([torch.ones(1), "other"])
+    assert torch._C._nn.upsample_nearest1d(torch.ones(1, 1, 3), [2]).shape == (1, 1, 2)
+
+
 def test_an_onnx_symbol_can_be_registered_though_nothing_is_exported():
     torch.onnx.register_custom_op_symbolic("own::op", lambda g: g, 11)
     with pytest.raises(NotImplementedError, match=r"torch\.onnx\.export"):

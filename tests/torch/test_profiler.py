@@ -198,3 +198,11 @@ def test_a_range_of_the_first_operators_is_seen() -> None:
         mq.ops.profiler._record_function_exit(handle)
     bar = next(event for event in prof.function_events if event.name == "bar")
     assert "aten::mul" in names(bar.cpu_children)
+
+
+def test_a_table_of_names_is_a_dictionary_with_defaults():
+    table = torch.autograd.profiler_util.StringTable(list)
+    assert table["name"] == "name"
+    assert table.default_factory is list
+    with pytest.raises(TypeError):
+        torch.autograd.profiler_util.StringTable("not callable")

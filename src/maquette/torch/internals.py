@@ -10,6 +10,7 @@ import warnings
 import weakref
 from typing import Any
 
+from maquette.api.from_schema import face_of
 from maquette.autograd.engine import current_run
 from maquette.autograd.grad_mode import is_multithreading_enabled
 from maquette.autograd.grad_mode import set_recording as _set_grad_enabled
@@ -323,12 +324,15 @@ class _Nn:
         return found.device, found.dtype, found.non_blocking, found.format
 
     def __getattr__(self, name: str) -> object:
-        found = getattr(functional, name, None) or find_packet(f"aten::{name}")
-        if found is None:
+        found = getattr(functional, name, None)
+        if found is not None:
+            return found
+        packet = find_packet(f"aten::{name}")
+        if packet is None:
             raise AttributeError(
                 f"module 'torch._C._nn' has no attribute '{name}': maquette does not have it"
             )
-        return found
+        return face_of(packet, method=False)
 
 
 _nn = _Nn()

@@ -6,7 +6,7 @@ on another device here, so what PyTorch tells of devices is 0.
 
 from __future__ import annotations
 
-from collections import namedtuple
+from collections import defaultdict, namedtuple
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -193,8 +193,8 @@ class FunctionEventAvg(_Times):
         )
 
 
-class StringTable(dict[str, str]):
-    """Names as they are shown; here they stand for themselves."""
+class StringTable(defaultdict[str, str]):
+    """Names as they are shown; here they stand for themselves, whatever makes defaults."""
 
     def __missing__(self, key: str) -> str:
         self[key] = key
