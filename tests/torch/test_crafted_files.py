@@ -221,6 +221,12 @@ def test_T57_an_old_file_takes_no_memory_by_a_number(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("crafted", [b"\xff.", b"K", b"X\x04\x00\x00", b"R."])
+def test_T57_a_damaged_old_file_is_refused_by_its_name(crafted: bytes, tmp_path: Path) -> None:
+    with pytest.raises(torch.serialization.FileError, match=r"crafted\.pt"):
+        torch.load(_old(tmp_path, crafted), weights_only=False)
+
+
 def test_T57_an_old_file_changes_no_class(tmp_path: Path) -> None:
     crafted = b"ctorch\nFloatStorage\nN}X\x05\x00\x00\x00dtypeNs\x86b."
     with pytest.raises(torch.serialization.FileError, match=r"crafted\.pt"):

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from maquette.core.dtype import dtype
 from maquette.tensor.copying import data_is_skipped
-from maquette.tensor.saving import FileError, name_of
+from maquette.tensor.saving import FileError, errors_of, name_of
 from maquette.tensor.storage import UntypedStorage
 from maquette.torch.saving._utils import StoredElements
 from maquette.torch.saving.crafted import BoundedUnpickler, short_text
@@ -127,7 +127,8 @@ def load(file: IO[bytes], how: How) -> object:
     read()
     at = whole.tell()
     survey = _Survey(whole, how.encoding, nbytes)
-    survey.load()
+    with errors_of(file):  # nothing of the file's is run here
+        survey.load()
     keys = read()
     for key in keys if isinstance(keys, list) else []:
         key = str(as_text(key))
