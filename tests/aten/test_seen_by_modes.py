@@ -207,3 +207,16 @@ def test_classes_of_unknown_number_are_asked_for_no_shape_of_the_targets() -> No
         kept, mask = mq.randn(6, 3), mq.ones(6, dtype=mq.bool)
         targets = mq.zeros(6, dtype=mq.int64)
         assert F.cross_entropy(kept[mask], targets[mq.ones(6, dtype=mq.bool)]).shape == ()
+
+
+def test_frames_of_a_signal_are_strided() -> None:
+    signal, window = mq.randn(2, 40), mq.ones(8)
+    names = seen(lambda: mq.stft(signal, 8, 4, window=window, center=False, return_complex=True))
+    assert names == {"as_strided": 1, "mul.Tensor": 1, "_fft_r2c": 1, "transpose_": 1}
+
+
+def test_what_cat_passes_over_has_zeros_for_a_gradient() -> None:
+    x, nothing = mq.ones(2, 2, requires_grad=True), mq.ones(0, requires_grad=True)
+    joined = mq.cat([x, nothing])
+    names = seen(lambda: joined.backward(mq.ones(2, 2)))
+    assert (names["zeros"], names.get("new_zeros"), nothing.grad.shape) == (1, None, (0,))

@@ -132,3 +132,14 @@ def test_istft_refuses_a_spectrum_of_another_size() -> None:
         mq.istft(spectrum, 10, 2)
     with pytest.raises(RuntimeError, match="complex-valued input"):
         mq.istft(spectrum.real, 8, 2)
+
+
+def test_frames_of_a_view_and_of_a_batch_under_vmap() -> None:
+    signals = tensor(random.standard_normal((3, 40, 2)))
+    window = mq.ones(8, dtype=mq.float64)
+
+    def spectrum(signal: mq.Tensor) -> mq.Tensor:
+        return mq.stft(signal, 8, 4, window=window, center=False, return_complex=True)
+
+    each = mq.stack([spectrum(s.T.contiguous()) for s in signals])
+    assert mq.allclose(mq.func.vmap(lambda s: spectrum(s.T))(signals), each)

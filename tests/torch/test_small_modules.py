@@ -119,3 +119,7 @@ def test_a_record_is_read_as_bytes_or_as_elements() -> None:
     as_bytes = reader.get_storage_from_record("data/0", 12, torch.UntypedStorage)
     assert as_bytes._typed_storage()._untyped_storage.nbytes() == 12
     assert reader.get_storage_from_record("data/0", 3, torch.float32).tolist() == [0.0, 1.0, 2.0]
+
+
+def test_nothing_is_ever_traced_for_a_script_compiler() -> None:
+    assert (torch._C._is_tracing(), torch._C._get_tracing_state()) == (False, None)

@@ -287,6 +287,11 @@ def _get_tracing_state() -> None:
     """None: nothing is being traced for a script compiler."""
 
 
+def _is_tracing() -> bool:
+    """False: nothing is being traced for a script compiler."""
+    return False
+
+
 def _get_accelerator(check: bool | None = None) -> device:
     """The device that programs would run on: cpu."""
     return cpu
@@ -366,6 +371,7 @@ __all__ = [
     "_data_address",
     "_get_accelerator",
     "_get_tracing_state",
+    "_is_tracing",
     "_jit_can_fuse_on_cpu",
     "_jit_can_fuse_on_gpu",
     "_jit_override_can_fuse_on_cpu",

@@ -105,7 +105,7 @@ def stft_composite(
     signal = self.unsqueeze(0) if self.meta.ndim == 1 else self
     if align_to_window:
         signal = _widened(signal, n_fft, width)
-    frames: Tensor = signal.unfold(-1, n_fft, hop)
+    frames = _frames_in(signal, n_fft, hop)
     if window is not None or width < n_fft:
         frames = frames * _full_window(self, n_fft, width, window)
     check(
@@ -122,6 +122,16 @@ def stft_composite(
         spectrum.squeeze_(0)
     result: Tensor = aten.view_as_real(spectrum) if return_complex is False else spectrum
     return result
+
+
+def _frames_in(signal: Tensor, n_fft: int, hop: int) -> Tensor:
+    """(batch, samples) to (batch, frames, n_fft), a view."""
+    batch, samples = signal.meta.shape
+    across, along = signal.stride()
+    frames: Tensor = signal.as_strided(
+        (batch, 1 + (samples - n_fft) // hop, n_fft), (across, hop * along, along)
+    )
+    return frames
 
 
 def _check_signal(self: Tensor, n_fft: int, hop: int) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array
 from maquette.aten.common.batching_forms import rank_of, to_front, wrapped
+from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import cast
@@ -125,7 +126,7 @@ def cat_grad(grad: Tensor, tensors_meta: Metas, dim: int) -> tuple[object]:
     begin = 0
     for meta in tensors_meta:
         if _is_skipped(meta.shape):
-            grads.append(grad.new_zeros((0,)))
+            grads.append(zeros_beside(grad, (0,)))
             continue
         grads.append(grad.narrow(axis, begin, meta.shape[axis]))
         begin += meta.shape[axis]
