@@ -21,6 +21,20 @@ def test_types_say_that_they_are_in_torch(installed: ModuleType) -> None:
     assert torch.nn.Parameter.__module__ == "torch.nn.parameter"
 
 
+def test_tensors_under_a_transform_say_that_they_are_in_torch(installed: ModuleType) -> None:
+    seen: list[str] = []
+
+    def summed(x):
+        seen.append(type(x).__module__)
+        return x.sum()
+
+    torch.func.grad(summed)(torch.ones(2))
+    torch.func.vmap(summed)(torch.ones(2, 2))
+    torch.func.jvp(summed, (torch.ones(2),), (torch.ones(2),))
+    torch.func.functionalize(summed)(torch.ones(2))
+    assert seen == ["torch"] * 4
+
+
 def test_layers_say_the_files_that_pytorch_has_them_in(installed: ModuleType) -> None:
     importlib.import_module("torch.nn")
     kinds = torch.nn.Linear, torch.nn.Fold, torch.nn.MaxUnpool2d, torch.nn.Module

@@ -33,10 +33,14 @@ from maquette.tensor.typed_storage import TypedStorage
 from maquette.torch.face.absences import offer_below
 from maquette.torch.face.files import torch_file
 from maquette.torch.face.paths import PACKAGES, serves, torch_path
+from maquette.transforms.functional.wrapper import FunctionalWrapper
+from maquette.transforms.wrappers import BatchedTensor, DualTensor, GradTrackingTensor
 
 _FACE = "maquette.torch"
 _HOMES: dict[type, str] = {
     **dict.fromkeys((Tensor, Size, device, dtype, layout, memory_format, finfo, iinfo), "torch"),
+    # In PyTorch they are plain tensors, and libraries ask a class for its package (opt_einsum).
+    **dict.fromkeys((BatchedTensor, GradTrackingTensor, DualTensor, FunctionalWrapper), "torch"),
     **dict.fromkeys((Parameter, Buffer), "torch.nn.parameter"),
     **dict.fromkeys((UntypedStorage, TypedStorage), "torch.storage"),
     **dict.fromkeys((Function, FunctionCtx), "torch.autograd.function"),
