@@ -59,7 +59,7 @@ def test_F32_inner_modes_answer_until_they_are_left() -> None:
 def test_the_garbage_collector_waits_for_more_objects_in_a_mode() -> None:
     young, *older = gc.get_threshold()
     with mq.FakeTensorMode() as mode, mq.FakeTensorMode(), mode:
-        assert gc.get_threshold() == (35_000, *older)
+        assert gc.get_threshold() == (100_000, *older)
     assert gc.get_threshold() == (young, *older)
 
 

@@ -22,5 +22,7 @@ def node_name(op: OpOverload) -> str:
 
 def _camel(name: str) -> str:
     name = name.strip("_").removesuffix("_functional")
-    raised = re.sub(r"(?:^|_|(?<=\d))([a-z])", lambda match: match.group(1).upper(), name)
-    return raised.replace("_", "")
+    raised = "".join([word[:1].upper() + word[1:] for word in name.split("_")])
+    if raised.isalpha():  # most are, and to make a pattern takes as long as a class of nodes
+        return raised
+    return re.sub(r"(?<=\d)[a-z]", lambda match: match.group().upper(), raised)

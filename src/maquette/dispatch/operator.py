@@ -35,7 +35,7 @@ from maquette.dispatch.overrides import (
     overridden_kernel,
     refuse_array_kernel,
 )
-from maquette.dispatch.resolution import FALLBACKS, serving_key
+from maquette.dispatch.resolution import FALLBACKS, fallback_kernel, serving_key
 from maquette.dispatch.schemas.matching import bind, normalise
 from maquette.dispatch.schemas.parser import parse_schema
 from maquette.dispatch.schemas.schema import FunctionSchema
@@ -103,6 +103,7 @@ class OpOverload(OperatorBase):
     _defined_in_python = False
     _parsed: FunctionSchema | None = None
     _registered: frozenset[DispatchKey] | None = None  # the keys that it has kernels at
+    _resolves = False  # whether it is one of `_RESOLVED`
 
     def __init__(
         self,
@@ -283,7 +284,9 @@ class OpOverload(OperatorBase):
             kernel = self._find(ks)
             if not ks & K.TORCH_FUNCTION:  # which each entry function answers in its own way
                 self._table[ks] = kernel
-            _RESOLVED.add(self)
+            if not self._resolves:
+                self._resolves = True
+                _RESOLVED.add(self)
             return kernel
 
     def _find(self, ks: int) -> Boxed:
@@ -324,7 +327,7 @@ class OpOverload(OperatorBase):
         stack = self._kernels.get(found)
         if stack:
             return stack[-1]
-        return Kernel(FALLBACKS[key], only_with_grad=K.is_autograd_key(key))
+        return fallback_kernel(key)
 
     def find_key(self, key: DispatchKey) -> DispatchKey | None:
         """The key whose registered kernel, or fallback, serves ``key`` (D55-D60)."""

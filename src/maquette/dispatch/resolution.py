@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from maquette.dispatch import keysets as K
-from maquette.dispatch.kernels import Factory
+from maquette.dispatch.kernels import Factory, Kernel
 from maquette.dispatch.keysets import DispatchKey, DispatchKeySet, KeyLike
 
 _EXPLICIT = DispatchKey.CompositeExplicitAutograd
@@ -80,6 +80,19 @@ def resolve_key(op: HasKernels, key: KeyLike) -> DispatchKey:
             f"fallback for that key"
         )
     return key
+
+
+def fallback_kernel(key: DispatchKey) -> Kernel:
+    """What serves a key for operators that have no kernel there, as though it were registered."""
+    known = _FALLBACK_KERNELS.get(key)
+    factory = FALLBACKS[key]
+    if known is None or known.factory is not factory:
+        known = Kernel(factory, only_with_grad=K.is_autograd_key(key))
+        _FALLBACK_KERNELS[key] = known
+    return known
+
+
+_FALLBACK_KERNELS: dict[DispatchKey, Kernel] = {}
 
 
 def has_backend_fallback(key: KeyLike) -> bool:

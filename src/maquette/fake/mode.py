@@ -52,9 +52,9 @@ class FakeTensorMode:
     generate_fake_kernels_from_real_mismatches: where they differ, believe the data (F97-F100). The
     others as PyTorch's; those whose default is None take it from `config`.
 
-    While a mode is active, Python's garbage collector looks for cycles after 35,000 new objects, in
-    the whole process, instead of 700 or 2,000; not where real data is kept or memory
-    is observed, as in a plan.
+    While a mode is active, Python's garbage collector looks for cycles after 100,000 new objects,
+    in the whole process, instead of 700 or 2,000; not where real data is kept or memory is
+    observed, as in a plan.
     """
 
     _mode_key = TorchDispatchModeKey.FAKE
