@@ -7,12 +7,14 @@ import linecache
 import pathlib
 import re
 import traceback
+from collections.abc import Callable
 
 import pytest
 
 import maquette as mq
 from maquette.dispatch import generated
-from maquette.dispatch.generated import _CODE, generate
+from maquette.dispatch.generated import _CODE, Text, generate
+from maquette.dispatch.kept_code import KeptCode
 
 PACKAGE = pathlib.Path(mq.__file__).parent
 
@@ -40,6 +42,81 @@ def test_equal_sources_are_compiled_once_and_each_function_has_its_own_copy() ->
     assert first.__code__.co_filename == second.__code__.co_filename
     assert first.__code__ is not second.__code__  # CPython adapts code to one set of globals
     assert (first(0), second(0)) == (1, 2)
+
+
+@pytest.fixture
+def processes(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], KeptCode]:
+    """Begins a process, as far as generated code goes, that finds what earlier ones kept."""
+
+    def begun() -> KeptCode:
+        kept = KeptCode(lambda: str(tmp_path / "code"))
+        monkeypatch.setattr(generated, "kept_code", kept)
+        monkeypatch.setattr(generated, "_CODE", {})
+        return kept
+
+    monkeypatch.setattr(generated, "stamp", lambda: b"a stamp")
+    return begun
+
+
+def _text(*facts: object, source: str | None = None) -> Text:
+    def write() -> str:
+        assert source is not None, "written again"
+        return source
+
+    return Text(facts, write)
+
+
+FAIL = "def fail(x):\n    return x / 0  # kept\n"
+
+
+def test_a_text_that_an_earlier_process_wrote_is_not_written(
+    processes: Callable[[], KeptCode],
+) -> None:
+    first = processes()
+    generate(_text("a", 1, source=FAIL), "fail", "test", {})
+    first.write()
+    processes()
+    fail = generate(_text("a", 1), "fail", "test", {})
+    with pytest.raises(ZeroDivisionError) as caught:
+        fail(1)
+    assert "return x / 0  # kept" in "".join(traceback.format_tb(caught.value.__traceback__))
+
+
+def test_a_text_is_written_again_for_other_facts_kinds_and_stamps(
+    processes: Callable[[], KeptCode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = processes()
+    generate(_text("a", 1, source=FAIL), "fail", "test", {})
+    first.write()
+    processes()
+    for facts, kind in ((("a", 2), "test"), (("a", 1), "other")):
+        with pytest.raises(AssertionError, match="written again"):
+            generate(_text(*facts), "fail", kind, {})
+    monkeypatch.setattr(generated, "stamp", lambda: b"another")
+    with pytest.raises(AssertionError, match="written again"):
+        generate(_text("a", 1), "fail", "test", {})
+
+
+def test_without_a_stamp_a_text_is_written_and_its_code_found_by_it(
+    processes: Callable[[], KeptCode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(generated, "stamp", lambda: None)
+    first = processes()
+    generate(_text("a", source=FAIL), "fail", "test", {})
+    first.write()
+    processes()
+    with pytest.raises(AssertionError, match="written again"):
+        generate(_text("a"), "fail", "test", {})
+    monkeypatch.setattr(generated, "_compiled", None)
+    generate(_text("a", source=FAIL), "fail", "test", {})
+
+
+def test_equal_facts_in_a_process_are_written_once(processes: Callable[[], KeptCode]) -> None:
+    processes()
+    first = generate(_text("a", source=FAIL), "fail", "test", {})
+    second = generate(_text("a"), "fail", "test", {})
+    assert first.__code__.co_filename == second.__code__.co_filename
+    assert first.__code__ is not second.__code__
 
 
 # What evaluates text that a user or a guard wrote, which is no code of ours.

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from types import CodeType
 
 import pytest
 
-from maquette.dispatch.kept_code import KeptCode, file_of_the_user
+from maquette.dispatch.kept_code import KeptCode, file_of_the_user, stamp, stamp_of
 
 CODE = compile("answer = 42\n", "<maquette test 1>", "exec")
 
 
-def _answer(code: CodeType | None) -> object:
-    assert code is not None
+def _answer(code: CodeType | tuple[CodeType, str] | None) -> object:
+    assert isinstance(code, CodeType)
     space: dict[str, object] = {}
     exec(code, space)
     return space["answer"]
@@ -66,6 +67,55 @@ def test_a_damaged_code_is_not_found_and_others_are(path: str) -> None:
     file = Path(path)
     file.write_bytes(file.read_bytes()[:-1] + b"?")
     assert [_kept(path).find(digest) is not None for digest in (b"a", b"b")] == [True, False]
+
+
+def test_a_code_may_be_kept_with_its_source(path: str) -> None:
+    kept = _kept(path)
+    kept.keep(b"a", (CODE, "answer = 42\n"))
+    kept.write()
+    found = _kept(path).find(b"a")
+    assert isinstance(found, tuple)
+    assert (_answer(found[0]), found[1]) == (42, "answer = 42\n")
+
+
+LATE = 2**63
+
+
+@pytest.fixture
+def modules(tmp_path: Path) -> Path:
+    folder = tmp_path / "modules"
+    (folder / "__pycache__").mkdir(parents=True)
+    (folder / "inner").mkdir()
+    (folder / "inner" / "one.py").write_text("1")
+    return folder
+
+
+def test_a_stamp_changes_with_each_module(modules: Path) -> None:
+    before = stamp_of([str(modules)], LATE)
+    assert before is not None
+    (modules / "__pycache__" / "one.pyc").write_text("no module")
+    assert stamp_of([str(modules)], LATE) == before
+    (modules / "inner" / "one.py").write_text("11")
+    longer = stamp_of([str(modules)], LATE)
+    os.utime(modules / "inner" / "one.py", (1, 1))
+    assert len({before, longer, stamp_of([str(modules)], LATE)}) == 3
+
+
+def test_no_stamp_says_which_modules_run_where_some_were_written_to_since(modules: Path) -> None:
+    written = (modules / "inner" / "one.py").stat().st_ctime_ns
+    assert stamp_of([str(modules)], written) is not None
+    assert stamp_of([str(modules)], written - 1) is None
+    os.utime(modules / "inner" / "one.py", (1, 1))  # as installers set it: it is new all the same
+    assert stamp_of([str(modules)], written - 1) is None
+
+
+def test_there_is_no_stamp_of_folders_that_are_not_there(tmp_path: Path) -> None:
+    assert stamp_of([str(tmp_path / "absent")], LATE) is None
+    assert stamp_of([str(tmp_path)], LATE) is None  # nothing is in it
+
+
+def test_this_process_has_a_stamp() -> None:
+    assert stamp() is not None
 
 
 def test_without_a_file_nothing_is_kept() -> None:

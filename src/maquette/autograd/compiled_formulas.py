@@ -33,7 +33,7 @@ from maquette.autograd.saved.hooks import PackedTensor, watch
 from maquette.autograd.saved.values import linked_sizes, saved_properties, unsaved_properties
 from maquette.dispatch import keysets as K
 from maquette.dispatch.call import NUMBERS
-from maquette.dispatch.generated import generate, indented
+from maquette.dispatch.generated import Text, generate, indented
 from maquette.dispatch.operator import OpOverload
 from maquette.tensor.keys import ADINPLACE
 from maquette.tensor.tensor import Tensor
@@ -70,26 +70,27 @@ _KINDS_OF_NUMBERS = frozenset(("scalar", "float", "bool"))
 class AtHand(NamedTuple):
     """What the source of a step has where its formulas would run: names of local variables.
 
-    plain: whether ``_grads`` is the only gradient, else a list for all outputs. saved: the opened
-    saved values; beside an operand ``s0``, ``s0v`` is None if that is a number. bits: of which
-    differentiable parameters gradients are wanted; the meta of the third is ``_m3``. None where
-    parameters are lists, for all members that the links of the node have. Also there are ``_node``
-    and ``_run``.
+    plain: whether ``_grads`` is the only gradient, else a list for all outputs. saved: gives the
+    opened saved values; beside an operand ``s0``, ``s0v`` is None if that is a number. bits: of
+    which differentiable parameters gradients are wanted; the meta of the third is ``_m3``. None
+    where parameters are lists, for all members that the links of the node have. Also there are
+    ``_node`` and ``_run``.
     """
 
     plain: bool
-    saved: dict[str, Held]
+    saved: Callable[[], dict[str, Held]]
     bits: tuple[int, ...] | None
 
 
 class Shortcut(NamedTuple):
     """Source that may know the gradients of a node without its formulas.
 
-    lines: set ``_known``, to None where the formulas have to run. answer: an expression for the
-    wanted gradients, a tuple, made to fit their inputs. space: the globals that both use.
+    lines: give those that set ``_known``, to None where the formulas have to run. answer: an
+    expression for the wanted gradients, a tuple, made to fit their inputs. space: the globals that
+    both use.
     """
 
-    lines: list[str]
+    lines: Callable[[], list[str]]
     answer: str
     space: dict[str, object]
 
@@ -174,6 +175,12 @@ class DerivativePlan:
                         f"grads, needs, result, result0, ... and {', '.join(self.names)}, or "
                         f"<parameter>_meta for its shape and dtype alone, which saves no data"
                     )
+
+    @property
+    def facts(self) -> tuple[object, ...]:
+        """What the texts of its kernels and nodes are written from (`generated.Text`)."""
+        rules = tuple([(r.wrt, r.needs, r.joint) for r in self.rules])
+        return self.op.form_facts, self.watched, tuple(self.constant), rules
 
     def output_name(self, needed: str) -> str:
         """The name in the schema of a result that formulas need; none of an argument."""
@@ -340,7 +347,8 @@ class _Maker:
             calls += 1
             if calls <= _PLAIN_CALLS:
                 return self._plain_formulas(node, grads, mask)
-            made: Any = self._function("_formulas", self._formulas_source(mask))
+            source = functools.partial(self._formulas_source, mask)
+            made: Any = self._function("_formulas", source, part=mask)
             keep(made)
             answers: list[Grad] = made(node, grads)
             return answers
@@ -362,7 +370,7 @@ class _Maker:
         """A function that makes itself, as an attribute of ``owner``, when first called."""
 
         def late(*args: object) -> tuple[object, ...]:
-            function = self._function(f"_{name}", source())
+            function = self._function(f"_{name}", source)
             setattr(owner, name, staticmethod(function))
             return cast(tuple[object, ...], function(*args))
 
@@ -416,6 +424,12 @@ class _Maker:
 
     def _step(self) -> Callable[..., object]:
         """``_step(node, gradients, buffers, run)``: each gradient into its node's buffer."""
+        bits = [b for b, i in enumerate(self.plan.wrt) if self.plan.names[i] in self.wanted]
+        shortcut = self._shortcut(bits)
+        more = None if shortcut is None else shortcut.space
+        return self._function("_step", lambda: self._step_source(bits, shortcut), more)
+
+    def _step_source(self, bits: list[int], shortcut: Shortcut | None) -> list[str]:
         plain = self.plan.one_output
         lines = ["def _step(_node, _grads, _buffers, _run):"]
         nothing = "_grads is None"
@@ -424,7 +438,6 @@ class _Maker:
         lines += [f"    if {nothing}:", "        return _run.pass_by(_node)", *self._open()]
         grad, grads = ("_grads", "[_grads]") if plain else ("_grads[0]", "_grads")
         answers, calls = self._calls(grad, grads, self.mask)
-        bits = [b for b, i in enumerate(self.plan.wrt) if self.plan.names[i] in self.wanted]
         if self.plan.lists:
             calls += [f"    _all = [{', '.join(self._flat(answers))}]"]
             calls += [f"    {answers[bit]} = None" for bit in bits]
@@ -432,7 +445,6 @@ class _Maker:
         else:
             for bit in bits:
                 calls += indented(_conform(bit, answers[bit]))
-        shortcut = self._shortcut(bits)
         if shortcut is None:
             lines += calls
         else:
@@ -440,7 +452,7 @@ class _Maker:
             taken = f"{targets}, = {shortcut.answer}"
             if self.plan.lists:
                 taken = f"_all = [*{shortcut.answer}]"
-            lines += indented(shortcut.lines)
+            lines += indented(shortcut.lines())
             lines += ["    if _known is None:", *indented(calls)]
             lines += ["    else:", f"        {taken}"]
         # As nobody else may need them any more, let go of what the formulas were given.
@@ -449,11 +461,10 @@ class _Maker:
         if tensors:
             lines += ["    if not _run.retain_graph:", "        _saved = _node.saved = None"]
         if self.plan.lists:
-            lines += ["    _run.give(_node, _all)"]
-        else:
-            for bit in bits:
-                lines += indented(hand_on_lines(bit, answers[bit]))
-        return self._function("_step", lines, None if shortcut is None else shortcut.space)
+            return [*lines, "    _run.give(_node, _all)"]
+        for bit in bits:
+            lines += indented(hand_on_lines(bit, answers[bit]))
+        return lines
 
     def _shortcut(self, bits: list[int]) -> Shortcut | None:
         """What may answer in the place of the formulas; nothing does where they are watched."""
@@ -461,8 +472,10 @@ class _Maker:
         make = SHORTCUT[0]
         if make is None or plan.watched or not bits:
             return None
-        saved = {s.names[0]: self._held(name, s) for name, s in self.saved.items()}
-        return make(AtHand(plan.one_output, saved, None if plan.lists else tuple(bits)))
+        return make(AtHand(plan.one_output, self._all_held, None if plan.lists else tuple(bits)))
+
+    def _all_held(self) -> dict[str, Held]:
+        return {s.names[0]: self._held(name, s) for name, s in self.saved.items()}
 
     def _held(self, name: str, saved: Saved) -> Held:
         """What a saved value can be."""
@@ -573,11 +586,18 @@ class _Maker:
         ]
 
     def _function(
-        self, name: str, lines: list[str], more: dict[str, object] | None = None
+        self,
+        name: str,
+        lines: Callable[[], list[str]],
+        more: dict[str, object] | None = None,
+        part: int = 0,
     ) -> Callable[..., object]:
+        """A function of the nodes; part: the subset that it is of, where it is not the class's."""
         space: dict[str, object] = {f"_f{k}": rule.function for k, rule in enumerate(self.active)}
         space |= self.plan.helpers() | (more or {})
-        return generate("\n".join(lines) + "\n", name, "derivative", space)
+        facts = (self.plan.facts, self.mask, part, name, SHORTCUT[0] is None)
+        text = Text(facts, lambda: "\n".join(lines()) + "\n")
+        return generate(text, name, "derivative", space)
 
 
 def _conform(bit: int, answer: str) -> list[str]:

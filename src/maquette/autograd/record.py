@@ -27,7 +27,7 @@ from maquette.autograd.view_history import STRIDED_NODE
 from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
 from maquette.dispatch.call import NUMBERS
-from maquette.dispatch.generated import generate, generate_later, indented
+from maquette.dispatch.generated import Text, generate, generate_later, indented
 from maquette.dispatch.guards import AutoDispatchBelowAutograd
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload, set_fallback
@@ -138,15 +138,16 @@ def _generated(op: OpOverload, plan: DerivativePlan, ks: int) -> Function:
             ]
         return "\n".join([*lines, *node_lines(op, plan), "    return _r\n"])
 
+    text = Text((plan.facts, ks), source)
     space = recording_space(plan) | {"_below": below}
     join = JOINED[0]
     if join is not None and (plan.one_output or _gives_views(op)):
         plain = _recording(op, plan, partial(below, ks))
-        unusual = generate_later(source, "_kernel", "record", space, plain, after=_SELDOM)
+        unusual = generate_later(text, "_kernel", "record", space, plain, after=_SELDOM)
         joined = join(op, plan, ks, unusual)
         if joined is not None:
             return joined
-    return generate(source(), "_kernel", "record", space)
+    return generate(text, "_kernel", "record", space)
 
 
 def _gives_views(op: OpOverload) -> bool:

@@ -22,7 +22,7 @@ from maquette.core.dtype import dtype
 from maquette.core.layout import layout, memory_format
 from maquette.core.remembered import epoch, remember
 from maquette.core.size import Size
-from maquette.dispatch.generated import generate, indented, short_code
+from maquette.dispatch.generated import Text, generate, indented, short_code
 from maquette.dispatch.schemas.schema import Argument
 from maquette.dispatch.schemas.types import SchemaType
 from maquette.dispatch.tls import tls
@@ -141,17 +141,20 @@ def build_entry(entry: FunctionType, op: OpOverload) -> None:
 
 
 def _generated(entry: FunctionType, op: OpOverload) -> FunctionType:
-    space = entry.__globals__
-    is_fast = _has_fast_form(op)
-    built = generate(_source(op) if is_fast else _SLOW_SOURCE, "_call", _ENTRY, space)
+    # A shape rule refuses large ints in its own words; where there is none, we do (25 ns each).
+    bounded = op.shape_rule is None
+    text = Text((op.form_facts, bounded, bool(ASKED)), lambda: _source(op, bounded))
+    built = generate(text, "_call", _ENTRY, entry.__globals__)
     assert isinstance(built, FunctionType)
-    if is_fast:  # the text has no defaults, so that more operators share it
+    if not built.__code__.co_flags & CO_VARARGS:
+        # The text has no defaults, so that more operators share it.
         optional = [a for a in op._schema.arguments if a.has_default_value()]
         built.__defaults__ = tuple([a.default for a in optional if not a.kwarg_only])
         built.__kwdefaults__ = {a.name: a.default for a in optional if a.kwarg_only}
     return built
 
 
+CO_VARARGS = 0x04  # `inspect`'s: that module is imported where signatures are asked for
 _SLOW_SOURCE = "def _call(*args, **kwargs):\n    return _slow(args, kwargs)\n"
 _UNBUILT = short_code(
     "def _call(*args, **kwargs): return _op._first_call(_entry, args, kwargs)", _ENTRY
@@ -169,12 +172,13 @@ def _has_fast_form(op: OpOverload) -> bool:
     return all(_guard(a) is not None for a in schema.arguments)
 
 
-def _source(op: OpOverload) -> str:
+def _source(op: OpOverload, bounded: bool) -> str:
+    """The text of an entry; bounded: whether ints must fit in 64 bits."""
+    if not _has_fast_form(op):
+        return _SLOW_SOURCE
     arguments = op._schema.arguments
     lines = [f"def _call({_signature(arguments)}):"]
     slow = f"return _slow({_forward(arguments)})"
-    # A shape rule refuses large ints in its own words; where there is none, we do (25 ns each).
-    bounded = op.shape_rule is None
     tensors = [a.name for a in arguments if _unlisted(a.type).kind == "tensor"]
     if ASKED and tensors:
         lines += [f"    _prepared(({', '.join(tensors)},))"]

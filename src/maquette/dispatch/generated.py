@@ -15,23 +15,37 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from types import CodeType, FunctionType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from maquette.core.remembered import epoch, remember
-from maquette.dispatch.kept_code import kept_code
+from maquette.dispatch.kept_code import kept_code, stamp
 
-_CODE: dict[str, CodeType] = {}
+
+class Text(NamedTuple):
+    """A source that is written when it is first needed: an earlier process may have done so.
+
+    To write a text of 30 lines took as long as to read its code: a tenth of a model's first step.
+    facts: everything that the text depends on, of classes whose ``repr`` tells all: equal facts
+    must be of equal texts.
+    """
+
+    facts: tuple[object, ...]
+    write: Callable[[], str]
+
+
+Source = str | Text
+_CODE: dict[object, CodeType] = {}
 _OWNERS: dict[str, weakref.ref[CodeType]] = {}  # whose lines `linecache` has under a file name
 PREFIX = "<maquette "
 """What the file names of generated code begin with."""
 
 
-def generate(source: str, name: str, kind: str, space: dict[str, object]) -> Callable[..., Any]:
+def generate(source: Source, name: str, kind: str, space: dict[str, object]) -> Callable[..., Any]:
     """The function that ``source`` defines, without defaults, with ``space`` as its globals.
 
     kind: a word for the file name, as in ``<maquette record 1f6a09c3>``.
     """
-    code = _CODE.get(source)
+    code = _CODE.get(_key(source, kind))
     if code is None:
         code = function_code(source, kind)
     else:
@@ -43,7 +57,7 @@ def generate(source: str, name: str, kind: str, space: dict[str, object]) -> Cal
 
 
 def generate_later(
-    source: Callable[[], str],
+    source: Source,
     name: str,
     kind: str,
     space: dict[str, object],
@@ -63,7 +77,7 @@ def generate_later(
         calls += 1
         if calls <= after:
             return plain(*args)
-        later.__code__ = generate(source(), name, kind, space).__code__
+        later.__code__ = generate(source, name, kind, space).__code__
         return later(*args)
 
     later = FunctionType(_LATER, space, name)
@@ -89,22 +103,52 @@ def defined_by(code: CodeType, name: str, space: dict[str, object]) -> FunctionT
     return made
 
 
-def function_code(source: str, kind: str) -> CodeType:
-    """The code of the function that generated source defines, compiled once per distinct text.
+def function_code(source: Source, kind: str) -> CodeType:
+    """The code of the function that generated source defines, made once for a text or its facts.
 
     Code that an earlier process compiled is read (`kept_code.py`), not compiled again.
     """
-    code = _CODE.get(source)
+    key = _key(source, kind)
+    code = _CODE.get(key)
     if code is None:
-        digest = blake2b(f"{kind}: {source}".encode(), digest_size=16).digest()
-        code = kept_code.find(digest)
-        if code is None:
-            whole = compile(source, f"{PREFIX}{kind} {digest.hex()[:8]}>", "exec")
-            code = _function_in(whole)
-            kept_code.keep(digest, code)
-        _show(source, code)
-        remember(_CODE, source, code, epoch())
+        text, code = _of_text(source, kind) if isinstance(source, str) else _of_facts(source, kind)
+        _show(text, code)
+        remember(_CODE, key, code, epoch())
     return code
+
+
+def _key(source: Source, kind: str) -> object:
+    return source if isinstance(source, str) else (kind, source.facts)
+
+
+def _of_text(source: str, kind: str) -> tuple[str, CodeType]:
+    """A source and its code, as it is kept or compiled now."""
+    digest = blake2b(f"{kind}: {source}".encode(), digest_size=16).digest()
+    code = kept_code.find(digest)
+    if not isinstance(code, CodeType):
+        code = _compiled(source, kind)
+        kept_code.keep(digest, code)
+    return source, code
+
+
+def _of_facts(text: Text, kind: str) -> tuple[str, CodeType]:
+    """`_of_text`, but what is kept is found without its source."""
+    known = stamp()
+    if known is None:
+        return _of_text(text.write(), kind)
+    digest = blake2b(repr((kind, text.facts)).encode(), digest_size=16, key=known).digest()
+    kept = kept_code.find(digest)
+    if not isinstance(kept, tuple):
+        source = text.write()
+        kept = _compiled(source, kind), source
+        kept_code.keep(digest, kept)
+    code, source = kept
+    return source, code
+
+
+def _compiled(source: str, kind: str) -> CodeType:
+    digest = blake2b(f"{kind}: {source}".encode(), digest_size=16).hexdigest()
+    return _function_in(compile(source, f"{PREFIX}{kind} {digest[:8]}>", "exec"))
 
 
 def short_code(source: str, kind: str) -> CodeType:

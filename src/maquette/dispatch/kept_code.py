@@ -1,10 +1,11 @@
 """Compiled code of generated functions, kept from one process to the next.
 
-To compile a function costs 0.2 ms, and a first step of a model needs two hundred; to read its code
-back costs 0.01 ms. The code lies in the user's cache folder: ``$MAQUETTE_CACHE_DIR``, else
+To write and compile a function costs 0.2 ms, and a first step of a model needs two hundred; to read
+its code back costs 0.01 ms. The code lies in the user's cache folder: ``$MAQUETTE_CACHE_DIR``, else
 ``maquette`` in ``$XDG_CACHE_HOME`` or ``~/.cache``. Where MAQUETTE_CACHE_DIR is empty nothing is
-read or written; a folder that cannot be written to costs time alone. Code is found by the text that
-it was compiled from and is of one interpreter, so nothing in the file can be out of date.
+read or written; a folder that cannot be written to costs time alone. The file is of one
+interpreter. Code is found by the text that it was compiled from, or by all that the text was
+written from and a stamp of the modules that write such texts: nothing in it can be out of date.
 
 The file is a head, an index that says where each code is, and the codes. Of a full one, of 3 MB,
 a process reads the index and what it asks for: to read all of it took 5 ms of each first step.
@@ -19,8 +20,10 @@ import os
 import struct
 import sys
 import threading
+import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
 from importlib.util import MAGIC_NUMBER
 from types import CodeType
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from mmap import mmap
 
 LIMIT = 2048
-"""How many codes the file holds, 1.6 kB each; those of the processes that wrote last stay."""
+"""How many codes the file holds, 2 to 4 kB each; those of the processes that wrote last stay."""
 # The interpreter's number, the sizes of the file and of its index, and the index's checksum.
 _HEAD = struct.Struct("<4sQQI")
 _Index = dict[bytes, tuple[int, int, int]]
@@ -75,19 +78,18 @@ class KeptCode:
         """Of the file: asked when it is first needed, not at import."""
         return self._locate()
 
-    def find(self, digest: bytes) -> CodeType | None:
-        """The code of a source, if it is kept."""
+    def find(self, digest: bytes) -> CodeType | tuple[CodeType, str] | None:
+        """The code of a source, if it is kept; with the source, if it was kept with it."""
         if self._read is None:
             self._read = self._contents()
         kept = self._read.get(digest)
         if kept is None:
             return None
         self._used[digest] = kept
-        code = marshal.loads(kept)
-        assert isinstance(code, CodeType)
-        return code
+        found: CodeType | tuple[CodeType, str] = marshal.loads(kept)
+        return found
 
-    def keep(self, digest: bytes, code: CodeType) -> None:
+    def keep(self, digest: bytes, code: CodeType | tuple[CodeType, str]) -> None:
         """Write a code to the file when the process ends."""
         if self.path is None:
             return
@@ -147,6 +149,46 @@ def _file_of(codes: list[tuple[bytes, bytes]]) -> bytes:
     whole = _HEAD.size + len(index) + start
     head = _HEAD.pack(MAGIC_NUMBER, whole, len(index), zlib.crc32(index))
     return b"".join([head, index, *(code for _, code in codes)])
+
+
+_WRITERS = ("dispatch", "autograd", "fake", "library", "tensor")
+"""The packages whose modules write the texts that are found by what they are written from."""
+_IMPORTED_NS = time.time_ns()
+
+
+@functools.cache
+def stamp() -> bytes | None:
+    """Changes with the modules that write texts, as compiled modules do: by their times and sizes.
+
+    None where nobody can say which modules this process runs: they are in no folder, or were
+    written to since it began.
+    """
+    above = os.path.dirname(os.path.dirname(__file__))
+    return stamp_of([os.path.join(above, name) for name in _WRITERS], _IMPORTED_NS)
+
+
+def stamp_of(folders: list[str], until_ns: int) -> bytes | None:
+    """The stamp of what folders hold; None if some of it was put there after a time."""
+    try:
+        found = sorted(file for folder in folders for file in _files(folder))
+    except OSError:
+        return None
+    if not found or max(changed for _, _, _, changed in found) > until_ns:
+        return None
+    return blake2b(repr([file[:3] for file in found]).encode(), digest_size=16).digest()
+
+
+def _files(folder: str) -> Iterator[tuple[str, int, int, int]]:
+    """Of each file of a package: its path, size, time of its contents, and time of any change."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name == "__pycache__":
+                continue
+            if entry.is_dir():
+                yield from _files(entry.path)
+            else:
+                of = entry.stat()
+                yield entry.path, of.st_size, of.st_mtime_ns, max(of.st_mtime_ns, of.st_ctime_ns)
 
 
 def file_of_the_user() -> str | None:

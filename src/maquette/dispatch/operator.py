@@ -472,6 +472,14 @@ class OpOverload(OperatorBase):
         return self._parsed
 
     @property
+    def form_facts(self) -> tuple[object, ...]:
+        """What texts are written from that are generated of its schema, for `generated.Text`.
+
+        The schema without its name, so that operators share them.
+        """
+        return self._schema_text.partition("(")[2], self.takes_numbers
+
+    @property
     def is_view(self) -> bool:
         """Some argument has alias information and none of those is written (D73)."""
         schema = self._schema

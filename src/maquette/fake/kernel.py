@@ -19,7 +19,7 @@ from maquette.core.promotion import defaults
 from maquette.dispatch import keysets as K
 from maquette.dispatch.call import NUMBERS
 from maquette.dispatch.forms import Return, returns_of
-from maquette.dispatch.generated import generate_later, indented
+from maquette.dispatch.generated import Text, generate_later, indented
 from maquette.dispatch.guards import AutoDispatchBelowAutograd
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
@@ -439,20 +439,23 @@ def _generated(
         "_symbolic": K.SYMBOLIC,
         "_mask": INFERENCE_MASK,
     }
-    kernel = generate_later(source, "_kernel", "fake", space, slow)
+    written = Text((op.form_facts, inference, symbolic), source)
+    kernel = generate_later(written, "_kernel", "fake", space, slow)
     if len(kinds) == 1 and not (inference or symbolic):
-        setattr(kernel, _TEXT, KernelText(kinds[0], known_lines, space))
+        setattr(kernel, _TEXT, KernelText(kinds[0], op.form_facts, known_lines, space))
     return kernel
 
 
 class KernelText(NamedTuple):
     """What a kernel that records writes out of the one at Fake below it.
 
-    known_lines: finds ``_e``, the outcome of parameters ``p0, p1, ...``, and ``_m``, their mode, or
-    returns what is given as source; it is over ``space``.
+    facts: what ``known_lines`` depend on. known_lines: finds ``_e``, the outcome of parameters
+    ``p0, p1, ...``, and ``_m``, their mode, or returns what is given as source; it is over
+    ``space``.
     """
 
     result: Return
+    facts: tuple[object, ...]
     known_lines: Callable[[str], list[str]]
     space: dict[str, object]
 

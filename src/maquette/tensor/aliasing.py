@@ -17,7 +17,7 @@ import numpy as np
 from maquette.core.device import canonical, device
 from maquette.dispatch import keysets as K
 from maquette.dispatch.call import NUMBERS
-from maquette.dispatch.generated import generate
+from maquette.dispatch.generated import Text, generate
 from maquette.dispatch.guards import AutoDispatchBelowADInplaceOrView
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.modes import PYTHON
@@ -75,9 +75,36 @@ def _generated_viewing(
 
     The kernel below is looked up once: registration forgets it and this kernel together.
     """
-    params = ", ".join(f"p{i}" for i in range(len(op._schema.arguments)))
-    origin = f"p{source}"
     ks &= BELOW
+    count = len(op._schema.arguments)
+    remembered = op._opname if op.facts.other_values else ""
+    facts = (count, ks, source, base, remembered)
+    text = Text(facts, lambda: _viewing_source(*facts))
+    space: dict[str, object] = {
+        "_below": op.resolved(ks),
+        "_Counter": VersionCounter,
+        "_counts": ADINPLACE,
+        "_in_no_grad": _SHARED["NO_GRAD_MODE"],
+        "_of_written": _SHARED[""],
+        "_req": K.REQUIRES_GRAD,
+        "_link_wrapper": _link_wrapper,
+        "_new": object.__new__,
+        "_remember": _remember,
+        "_tls": tls,
+    }
+    kernel = generate(text, "_kernel", "view", space)
+    if base and not op.facts.other_values:
+        VIEWING[kernel] = op.resolved(ks), source
+    return kernel
+
+
+def _viewing_source(count: int, ks: int, source: int, base: bool, remembered: str) -> str:
+    """Of a kernel of ``count`` parameters, the origin at ``source``, over the one at ``ks``.
+
+    remembered: the operator's name where a view always remembers how it was made.
+    """
+    params = ", ".join(f"p{i}" for i in range(count))
+    origin = f"p{source}"
     lines = [
         f"def _kernel(_ks, {params}):",
         f"    _r = _below({ks}, {params})",
@@ -107,11 +134,11 @@ def _generated_viewing(
             "    else:",
             "        _r._base = _base",
         ]
-        if op.facts.other_values:
+        if remembered:
             lines += [
                 f"    _inherits = {origin}._ag is not None and {origin}._ag.creation_meta",
                 f"    _remember(_r, {origin}, '' if _base is not None and _inherits "
-                f"else '{op._opname}')",
+                f"else '{remembered}')",
             ]
         else:
             # `_remember`, written out for the common cases: backward makes many views.
@@ -130,22 +157,7 @@ def _generated_viewing(
                 "        if _r._ag is None:",
                 "            _r._ag = _in_no_grad[_vc.value]",
             ]
-    space: dict[str, object] = {
-        "_below": op.resolved(ks),
-        "_Counter": VersionCounter,
-        "_counts": ADINPLACE,
-        "_in_no_grad": _SHARED["NO_GRAD_MODE"],
-        "_of_written": _SHARED[""],
-        "_req": K.REQUIRES_GRAD,
-        "_link_wrapper": _link_wrapper,
-        "_new": object.__new__,
-        "_remember": _remember,
-        "_tls": tls,
-    }
-    kernel = generate("\n".join([*lines, "    return _r"]) + "\n", "_kernel", "view", space)
-    if base and not op.facts.other_values:
-        VIEWING[kernel] = op.resolved(ks), source
-    return kernel
+    return "\n".join([*lines, "    return _r"]) + "\n"
 
 
 VIEWING: WeakKeyDictionary[Function, tuple[Function, int]] = WeakKeyDictionary()

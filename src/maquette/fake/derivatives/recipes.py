@@ -14,7 +14,7 @@ from maquette.autograd.node import Grad
 from maquette.core.meta import TensorMeta
 from maquette.core.remembered import EPOCH, remember
 from maquette.dispatch import keysets as K
-from maquette.dispatch.generated import generate, indented
+from maquette.dispatch.generated import Text, generate, indented
 from maquette.fake.mode import FakeTensorMode
 from maquette.fake.tensor import FakeTensor
 from maquette.library.infer import Outcome
@@ -65,21 +65,24 @@ class Recipe(NamedTuple):
         shape = (tuple([(m.of, m.version) for m in self.made]), tuple(self.answers), self.many)
         found = _FUNCTIONS.get(shape)
         if found is None:
-            lines = ["def _make(_facts, _m, _grads, _node, _bits, _key):"]
-            if self.made:
-                lines += [f"    {''.join(f'_f{i}, ' for i in range(len(self.made)))}= _facts"]
-            viewed = {m.of[1] for m in self.made if m.of and m.of[0] == "made"}
-            for i, made in enumerate(self.made):
-                if made.of:
-                    more = self._view(i, made.of)
-                else:
-                    more = fresh_lines(f"_t{i}", f"_f{i}", made.version, viewed=i in viewed)
-                lines += indented(more)
-            answers = "".join(f"{'None' if a is None else self._name(a)}, " for a in self.answers)
-            source = "\n".join([*lines, f"    return ({answers})\n"])
-            found = generate(source, "_make", "gradients", dict(_SPACE))
+            text = Text(shape, self._text)
+            found = generate(text, "_make", "gradients", dict(_SPACE))
             remember(_FUNCTIONS, shape, found, EPOCH[0])
         return found
+
+    def _text(self) -> str:
+        lines = ["def _make(_facts, _m, _grads, _node, _bits, _key):"]
+        if self.made:
+            lines += [f"    {''.join(f'_f{i}, ' for i in range(len(self.made)))}= _facts"]
+        viewed = {m.of[1] for m in self.made if m.of and m.of[0] == "made"}
+        for i, made in enumerate(self.made):
+            if made.of:
+                more = self._view(i, made.of)
+            else:
+                more = fresh_lines(f"_t{i}", f"_f{i}", made.version, viewed=i in viewed)
+            lines += indented(more)
+        answers = "".join(f"{'None' if a is None else self._name(a)}, " for a in self.answers)
+        return "\n".join([*lines, f"    return ({answers})\n"])
 
     def _name(self, place: Place) -> str:
         kind, i = place

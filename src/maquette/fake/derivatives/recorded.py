@@ -21,7 +21,7 @@ from maquette.autograd.record import (
     saving_lines,
 )
 from maquette.core.meta import TensorMeta
-from maquette.dispatch.generated import generate_later, indented
+from maquette.dispatch.generated import Text, generate_later, indented
 from maquette.dispatch.operator import OpOverload
 from maquette.fake.kernel import KernelText, text_of
 from maquette.tensor.aliasing import VIEWING
@@ -44,7 +44,8 @@ def _joined(op: OpOverload, plan: DerivativePlan, ks: int, unusual: Function) ->
         return None
     space = {**recording_space(plan), **text.space, "_unusual": unusual, "_Counter": VersionCounter}
     space["_grad_keys"] = _grad_keys
-    return generate_later(lambda: _source(op, plan, text), "_kernel", "recorded", space, unusual)
+    written = Text((plan.facts, text.result, text.facts), lambda: _source(op, plan, text))
+    return generate_later(written, "_kernel", "recorded", space, unusual)
 
 
 def _grad_keys(meta: TensorMeta) -> int:

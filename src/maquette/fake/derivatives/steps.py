@@ -53,6 +53,30 @@ Entry = tuple[Callable[..., Answer], object]
 
 def _shortcut(at_hand: AtHand) -> Shortcut:
     """Source that finds the gradients of a node by its metas."""
+    space: dict[str, object] = {
+        "_Fake": FakeTensor,
+        "_active": ACTIVE,
+        "_bits": at_hand.bits,
+        "_defaults": defaults,
+        "_epoch": EPOCH,
+        "_is_plain": is_plain,
+        "_mode_of": _mode_of,
+        "_number": Family(),
+        "_numbers": _NUMBERS,
+        "_observers": OBSERVERS,
+        "_outline": outline,
+        "_outlines": _outlines,
+        "_plain": plain_state,
+        "_remembered": REMEMBERED_STEPS,
+        "_symbolic": _SYMBOLIC,
+        "_unknown": unknown,
+    }
+    return Shortcut(
+        lambda: _lines(at_hand), "_known[0](_known[1], _m, _grads, _node, _bits, _key)", space
+    )
+
+
+def _lines(at_hand: AtHand) -> list[str]:
     conditions = [
         "_m is not None",
         "(_run.state.effective is _plain[0] or _is_plain(_run.state))",
@@ -61,7 +85,7 @@ def _shortcut(at_hand: AtHand) -> Shortcut:
     ]
     parts = ["_number", "_epoch[0]", "_defaults['float']"]
     parts += ["_grads.meta", "_grads._keys"] if at_hand.plain else ["_outlines(_grads, _m)"]
-    for name, held in at_hand.saved.items():
+    for name, held in at_hand.saved().items():
         if held is Held.TENSOR:
             conditions.append(f"{name}.fake_mode is _m")
             parts += [f"{name}.meta", f"{name}._keys"]
@@ -84,7 +108,7 @@ def _shortcut(at_hand: AtHand) -> Shortcut:
         parts += ["_links[2::3]", f"None in _links[::3] and {absent}"]
     else:
         parts += [f"_m{bit}" for bit in at_hand.bits]
-    lines = [
+    return [
         "_known = None",
         *([] if at_hand.bits is not None else ["_links = _node.links"]),
         f"_m = {'_grads.fake_mode' if at_hand.plain else '_mode_of(_grads)'}",
@@ -97,25 +121,6 @@ def _shortcut(at_hand: AtHand) -> Shortcut:
         "    except TypeError:",  # something symbolic, or that no key can say
         "        pass",
     ]
-    space: dict[str, object] = {
-        "_Fake": FakeTensor,
-        "_active": ACTIVE,
-        "_bits": at_hand.bits,
-        "_defaults": defaults,
-        "_epoch": EPOCH,
-        "_is_plain": is_plain,
-        "_mode_of": _mode_of,
-        "_number": Family(),
-        "_numbers": _NUMBERS,
-        "_observers": OBSERVERS,
-        "_outline": outline,
-        "_outlines": _outlines,
-        "_plain": plain_state,
-        "_remembered": REMEMBERED_STEPS,
-        "_symbolic": _SYMBOLIC,
-        "_unknown": unknown,
-    }
-    return Shortcut(lines, "_known[0](_known[1], _m, _grads, _node, _bits, _key)", space)
 
 
 _NUMBERS = frozenset((int, float, bool, complex))
