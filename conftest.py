@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from _pytest.doctest import DoctestModule
 
-os.environ["MAQUETTE_CACHE_DIR"] = ""  # `dispatch/kept_code.py`, asked after this is loaded
+os.environ["MAQUETTE_CACHE_DIR"] = ""  # `dispatch/kept/code.py`, asked after this is loaded
 
 Collected = list[pytest.Collector]
 

@@ -14,7 +14,7 @@ import pytest
 import maquette as mq
 from maquette.dispatch import generated
 from maquette.dispatch.generated import _CODE, Text, generate
-from maquette.dispatch.kept_code import KeptCode
+from maquette.dispatch.kept.code import KeptCode
 
 PACKAGE = pathlib.Path(mq.__file__).parent
 

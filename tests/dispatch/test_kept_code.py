@@ -9,7 +9,8 @@ from types import CodeType
 
 import pytest
 
-from maquette.dispatch.kept_code import KeptCode, file_of_the_user, stamp, stamp_of
+from maquette.dispatch.kept.code import KeptCode, file_of_the_user
+from maquette.dispatch.kept.stamps import stamp, stamp_of
 
 CODE = compile("answer = 42\n", "<maquette test 1>", "exec")
 
@@ -131,7 +132,7 @@ def test_a_folder_that_cannot_be_written_to_is_no_error(path: str, tmp_path: Pat
 def test_the_file_stays_bounded_and_drops_what_was_not_used(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("maquette.dispatch.kept_code.LIMIT", 2)
+    monkeypatch.setattr("maquette.dispatch.kept.code.LIMIT", 2)
     _written(path, b"a")
     _written(path, b"b")
     kept = _kept(path)

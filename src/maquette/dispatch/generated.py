@@ -18,7 +18,8 @@ from types import CodeType, FunctionType
 from typing import Any, NamedTuple, cast
 
 from maquette.core.remembered import epoch, remember
-from maquette.dispatch.kept_code import kept_code, stamp
+from maquette.dispatch.kept.code import kept_code
+from maquette.dispatch.kept.stamps import stamp
 
 
 class Text(NamedTuple):
@@ -106,7 +107,7 @@ def defined_by(code: CodeType, name: str, space: dict[str, object]) -> FunctionT
 def function_code(source: Source, kind: str) -> CodeType:
     """The code of the function that generated source defines, made once for a text or its facts.
 
-    Code that an earlier process compiled is read (`kept_code.py`), not compiled again.
+    Code that an earlier process compiled is read (`kept/code.py`), not compiled again.
     """
     key = _key(source, kind)
     code = _CODE.get(key)
