@@ -190,23 +190,7 @@ class DerivativePlan:
 
     def helpers(self) -> dict[str, object]:
         """What generated functions call."""
-        return {
-            "_Leaf": AccumulateGrad,
-            "_NUMBERS": NUMBERS,
-            "_conform": conform,
-            "_detached": raise_detached,
-            "_freed": raise_freed,
-            "_keep": _keep_watched if self.watched else _keep,
-            "_keep_output": _keep_output_watched if self.watched else _keep_output,
-            "_metas": _metas,
-            "_modified": raise_modified,
-            "_open": _open,
-            "_reattached": reattached,
-            "_refuse": _refuse,
-            "_req": K.REQUIRES_GRAD,
-            "_spread": _spread,
-            "_version_bit": ADINPLACE,
-        }
+        return _WATCHED_HELPERS if self.watched else _HELPERS
 
     def save_source(self, mask: int) -> str:
         """Source of what a call keeps, over ``_r``, ``p0, p1, ...``, `number_lines`, `helpers`."""
@@ -704,3 +688,26 @@ def _open(value: object, node: Node) -> object:
     if value.__class__ is PackedTensor:
         return value.unpack(node)
     return value
+
+
+_HELPERS: dict[str, object] = {
+    "_Leaf": AccumulateGrad,
+    "_NUMBERS": NUMBERS,
+    "_conform": conform,
+    "_detached": raise_detached,
+    "_freed": raise_freed,
+    "_keep": _keep,
+    "_keep_output": _keep_output,
+    "_metas": _metas,
+    "_modified": raise_modified,
+    "_open": _open,
+    "_reattached": reattached,
+    "_refuse": _refuse,
+    "_req": K.REQUIRES_GRAD,
+    "_spread": _spread,
+    "_version_bit": ADINPLACE,
+}
+_WATCHED_HELPERS = _HELPERS | {
+    "_keep": _keep_watched,
+    "_keep_output": _keep_output_watched,
+}

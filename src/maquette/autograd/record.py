@@ -211,25 +211,8 @@ def first_history_lines(*, view: bool) -> list[str]:
 
 def recording_space(plan: DerivativePlan) -> dict[str, object]:
     """What `refusal_lines` and `node_lines` call."""
-    return plan.helpers() | {
-        "_edge": grad_edge,
-        "_gather": _gather,
-        "_history": set_history,
-        "_histories": _histories,
-        "_refuse_constant": refuse_constant,
-        "_req": K.REQUIRES_GRAD,
-        "_new": object.__new__,
-        "_nowhere": NOWHERE,
-        "_next": next_sequence,
-        "_nodes_seen": node_observers,
-        "_tls": tls,
-        "_NUMBERS": NUMBERS,
-        "_Output": OutputHistory,
-        "_ViewVersion": ViewVersion,
-        "_plan": plan,
-        "_classes": plan.classes,
-        "_node_class": plan.node_class,
-    }
+    own = {"_plan": plan, "_classes": plan.classes, "_node_class": plan.node_class}
+    return {**plan.helpers(), **_SPACE, **own}
 
 
 def link_lines(
@@ -421,6 +404,25 @@ def refuse_constant(plan: DerivativePlan, i: int) -> NoReturn:
         f"The function '{plan.op._opname}' is not differentiable with respect to argument "
         f"'{plan.names[i]}'. This input cannot have requires_grad True: detach() it."
     )
+
+
+_SPACE: dict[str, object] = {
+    "_edge": grad_edge,
+    "_gather": _gather,
+    "_histories": _histories,
+    "_history": set_history,
+    "_refuse_constant": refuse_constant,
+    "_req": K.REQUIRES_GRAD,
+    "_new": object.__new__,
+    "_nowhere": NOWHERE,
+    "_next": next_sequence,
+    "_nodes_seen": node_observers,
+    "_tls": tls,
+    "_NUMBERS": NUMBERS,
+    "_Output": OutputHistory,
+    "_ViewVersion": ViewVersion,
+}
+"""What the texts of all plans call."""
 
 
 def _refuse_out(op: OpOverload, params: Sequence[object]) -> None:

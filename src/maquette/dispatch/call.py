@@ -114,23 +114,26 @@ def prepared(params: Sequence[object]) -> None:
                 prepare(item)
 
 
+_SPACE: dict[str, object] = {
+    "_prepared": prepared,
+    "_tls": tls,
+    "_NUMBERS": NUMBERS,
+    "_HASHED": _HASHED,
+    "_Size": Size,
+    "_SymInt": SymInt,
+    "_LIMIT": _LIMIT,
+    "_LEAST": -_LIMIT,
+    **{f"_{kind}": cls for kind, cls in _CLASSES.items()},
+}
+
+
 def build_entry(entry: FunctionType, op: OpOverload) -> None:
     """Give an entry function its body, generated from the schema; its caller holds the lock."""
     if entry.__code__ is not _UNBUILT:
         return
     space = entry.__globals__
-    space |= {
-        "_prepared": prepared,
-        "_table": op._table,
-        "_tls": tls,
-        "_NUMBERS": NUMBERS,
-        "_HASHED": _HASHED,
-        "_Size": Size,
-        "_SymInt": SymInt,
-        "_LIMIT": _LIMIT,
-        "_LEAST": -_LIMIT,
-    }
-    space |= {f"_{kind}": cls for kind, cls in _CLASSES.items()}
+    space |= _SPACE
+    space["_table"] = op._table
     known = next((e for e in op.entries() if e.__code__ is not _UNBUILT), None)
     built = known or _generated(entry, op)
     _BUILT.add(entry)

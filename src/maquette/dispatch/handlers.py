@@ -11,7 +11,6 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn, cast
-from weakref import WeakSet
 
 from maquette.dispatch import keysets as K
 from maquette.dispatch.abstract import TensorBase, tensors_in
@@ -39,13 +38,7 @@ _BELOW_LAST_MODE = ~(ABOVE_PYTHON | _MODE_BITS)
 
 def python_kernel(op: OpOverload, ks: int) -> Boxed:
     """The kernel at Python: the top mode, then the subclasses among the arguments (D99)."""
-    kernel = _asking(op, noting=False)
-    _ASKING.add(kernel)
-    return kernel
-
-
-_ASKING: WeakSet[Boxed] = WeakSet()
-"""What `python_kernel` has made."""
+    return _asking(op, noting=False)
 
 
 def _asking(op: OpOverload, *, noting: bool) -> Boxed:
@@ -229,8 +222,10 @@ def _raise_declined(
 def snapshot_kernel(op: OpOverload, ks: int) -> Boxed:
     """The kernel at PythonTLSSnapshot: the thread's sets, for `enable_reentrant_dispatch`."""
     low = ks & ~SNAPSHOT
-    if not low & PYTHON_DISPATCHER and op.resolved(low) in _ASKING:
-        return _asking(op, noting=True)
+    if not low & PYTHON_DISPATCHER:
+        next_kernel = op.kernel_at(K.highest(low))
+        if next_kernel is not None and next_kernel.factory is python_kernel:
+            return _asking(op, noting=True)
     table, resolve = op._table, op.resolve
 
     def kernel(ks: int, *params: object) -> object:

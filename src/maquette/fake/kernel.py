@@ -376,23 +376,71 @@ def _generated(
 
     symbolic: outcomes are remembered by the shape environment, so that they end with it.
     """
-    params = ", ".join(f"p{i}" for i in range(len(op._schema.arguments)))
-    plain, others = _tensor_parameters(op)
-    checks = [
-        f"(({n}.__class__ is _Fake or {n}.__class__ not in _NUMBERS) and {n}.fake_mode is not _m)"
-        if op.takes_numbers
-        else f"{n}.fake_mode is not _m"
-        for n in plain[1:]
-    ]
-    checks += [f"({n} is not None and _mixed({n}, _m))" for n in others]
-    first = f"{plain[0]}.fake_mode" if plain else "_tls.st.fake_mode"
-    if not plain and others:
-        first = f"{others[0]}[0].fake_mode"
-    refuse = "".join(f" or {c}" for c in checks)
+    text = _KernelSource(op, tail, symbolic)
+    slow = _general(op, kinds, lookup)
+    # Parts are set inline, without __init__: 0.35 us of 1.3 us a hit (make bench, CPython 3.11).
+    space: dict[str, object] = {
+        **_SPACE,
+        "_cache": op.infer_cache,
+        "_op": op,
+        "_rule": op.shape_rule,
+        "_slow": slow,
+        "_made": maker(),
+    }
+    written = Text((op.form_facts, inference, symbolic), text.whole)
+    kernel = generate_later(written, "_kernel", "fake", space, slow)
+    if len(kinds) == 1 and not (inference or symbolic):
+        setattr(kernel, _TEXT, KernelText(kinds[0], op.form_facts, text.known_lines, space))
+    return kernel
 
-    def known_lines(otherwise: str) -> list[str]:
+
+_SPACE: dict[str, object] = {
+    "_hashable": hashable,
+    "_fresh": fresh_fake,
+    "_view": fake_view,
+    "_Meta": TensorMeta,
+    "_tls": tls,
+    "_active": ACTIVE,
+    "_is_elsewhere": is_elsewhere,
+    "_Fake": FakeTensor,
+    "_new": _new,
+    "_Storage": UntypedStorage,
+    "_observers": OBSERVERS,
+    "_announce": announce,
+    "_defaults": defaults,
+    "_NUMBERS": NUMBERS,
+    "_inherit": NOT_INHERITED & ~K.SYMBOLIC,
+    "_symbolic": K.SYMBOLIC,
+    "_mask": INFERENCE_MASK,
+}
+
+
+class _KernelSource:
+    """The text of a kernel at Fake, put together when it is asked for."""
+
+    def __init__(self, op: OpOverload, tail: str, symbolic: bool) -> None:
+        self.op = op
+        self.tail = tail
+        self.symbolic = symbolic
+
+    def known_lines(self, otherwise: str) -> list[str]:
+        """`KernelText.known_lines`."""
+        op = self.op
+        plain, others = _tensor_parameters(op)
+        checks = [
+            f"(({n}.__class__ is _Fake or {n}.__class__ not in _NUMBERS)"
+            f" and {n}.fake_mode is not _m)"
+            if op.takes_numbers
+            else f"{n}.fake_mode is not _m"
+            for n in plain[1:]
+        ]
+        checks += [f"({n} is not None and _mixed({n}, _m))" for n in others]
+        first = f"{plain[0]}.fake_mode" if plain else "_tls.st.fake_mode"
+        if not plain and others:
+            first = f"{others[0]}[0].fake_mode"
+        refuse = "".join(f" or {c}" for c in checks)
         known = f"_cache[{key_source(op, usual='_Fake')}]"
-        if symbolic:
+        if self.symbolic:
             known = f"_m.shape_env.fake_tensor_cache[_rule, _op, {key_source(op, symbolic=True)}]"
         return [
             "try:",
@@ -405,45 +453,14 @@ def _generated(
             f"    return {otherwise}",
         ]
 
-    def source() -> str:
+    def whole(self) -> str:
+        """Of the kernel."""
+        params = ", ".join(f"p{i}" for i in range(len(self.op._schema.arguments)))
         lines = [
-            *known_lines(f"_slow(_ks, {params})"),
-            *tail.replace("_PARAMS_", params).split("\n    "),
+            *self.known_lines(f"_slow(_ks, {params})"),
+            *self.tail.replace("_PARAMS_", params).split("\n    "),
         ]
         return "\n".join([f"def _kernel(_ks, {params}):", *indented(lines), ""])
-
-    slow = _general(op, kinds, lookup)
-    # Parts are set inline, without __init__: 0.35 us of 1.3 us a hit (make bench, CPython 3.11).
-    space: dict[str, object] = {
-        "_cache": op.infer_cache,
-        "_op": op,
-        "_rule": op.shape_rule,
-        "_hashable": hashable,
-        "_slow": slow,
-        "_fresh": fresh_fake,
-        "_view": fake_view,
-        "_Meta": TensorMeta,
-        "_tls": tls,
-        "_active": ACTIVE,
-        "_is_elsewhere": is_elsewhere,
-        "_Fake": FakeTensor,
-        "_made": maker(),
-        "_new": _new,
-        "_Storage": UntypedStorage,
-        "_observers": OBSERVERS,
-        "_announce": announce,
-        "_defaults": defaults,
-        "_NUMBERS": NUMBERS,
-        "_mixed": _mixed,
-        "_inherit": NOT_INHERITED & ~K.SYMBOLIC,
-        "_symbolic": K.SYMBOLIC,
-        "_mask": INFERENCE_MASK,
-    }
-    written = Text((op.form_facts, inference, symbolic), source)
-    kernel = generate_later(written, "_kernel", "fake", space, slow)
-    if len(kinds) == 1 and not (inference or symbolic):
-        setattr(kernel, _TEXT, KernelText(kinds[0], op.form_facts, known_lines, space))
-    return kernel
 
 
 class KernelText(NamedTuple):
@@ -516,5 +533,6 @@ def _mixed(value: object, mode: FakeTensorMode) -> bool:
     return value.fake_mode is not mode  # type: ignore[attr-defined]  # a tensor
 
 
+_SPACE["_mixed"] = _mixed
 set_fallback(DispatchKey.Fake, fake_kernel)
 FAKE_RUNNER[0] = run_users_fake
