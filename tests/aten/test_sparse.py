@@ -567,6 +567,15 @@ def test_products_at_a_patterns_places_are_those_of_whole_products(kept: float) 
     assert mq.allclose(found.to_dense(), expected)
 
 
+@pytest.mark.parametrize("layout", [mq.sparse_coo, mq.sparse_csr])
+def test_log1p_has_a_gradient_at_the_pattern_s_places(layout: mq.layout) -> None:
+    dense = mq.tensor([[0.0, 1.0, 2.0], [3.0, 0.0, 0.0]], dtype=mq.float64)
+    x = dense.to_sparse(layout=layout).requires_grad_()
+    (found,) = mq.autograd.grad(x.log1p().to_dense().sum(), x)
+    assert found.layout is layout
+    assert mq.allclose(found.to_dense(), (dense > 0) / (dense + 1))
+
+
 def test_rows_of_values_at_one_place_are_summed() -> None:
     rows = mq.tensor([[70_000, 1, 70_000, 1, 3]])
     t = mq.sparse_coo_tensor(rows, mq.arange(10.0).reshape(5, 2), (80_000, 2)).coalesce()

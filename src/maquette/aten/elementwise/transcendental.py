@@ -36,6 +36,7 @@ from maquette.aten.elementwise.pointwise import (
 )
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
+from maquette.core.layout import strided
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
@@ -133,8 +134,15 @@ def log1p_kernel(xp: ModuleType, self: Array) -> Array:
     return result.astype(self.dtype)
 
 
+def log1p_grad(grad: Tensor, self: Tensor) -> Tensor:
+    """The gradient of ``log1p``; of sparse tensors by dense factors, for ``1 + x`` is no zero."""
+    if self.meta.layout is not strided:
+        return grad * conj(plus(self.to_dense(), 1).reciprocal())
+    return grad / conj(plus(self, 1))
+
+
 log1p = unary("log1p", log1p_kernel, takes=FLOATING, tags=CORE_POINTWISE)
-log1p.holomorphic(self=lambda grad, self: grad / conj(plus(self, 1)))
+log1p.holomorphic(self=log1p_grad)
 log1p.describe("The natural logarithm of ``1 + x``, exact where x is small.")
 log1p.autocast(cuda="float32")
 
