@@ -189,3 +189,20 @@ def test_the_gradient_of_log_sigmoid_is_laid_out_as_what_came() -> None:
     came = mq.ones(2, 3, 4, 5).contiguous(memory_format=mq.channels_last)
     (found,) = mq.autograd.grad(mq.nn.functional.logsigmoid(x), x, came)
     assert found.is_contiguous(memory_format=mq.channels_last)
+
+
+@pytest.mark.parametrize("name", ["sigmoid", "tanh", "silu"])
+def test_complex_functions_move_twice_as_their_differences(name: str) -> None:
+    function = getattr(mq.nn.functional, name, None) or getattr(mq, name)
+    z, t, c = (mq.tensor(v, dtype=mq.complex128) for v in (0.3 - 0.7j, 0.7 - 0.2j, 0.4 + 0.2j))
+    step = 1e-6 * t
+
+    def gradient(z: mq.Tensor) -> mq.Tensor:
+        z.requires_grad_()
+        return mq.autograd.grad(function(z), z, c, create_graph=True)[0]
+
+    moved = (function(z + step) - function(z - step)) / 2e-6
+    assert mq.allclose(mq.func.jvp(function, (z,), (t,))[1], moved)
+    moved = ((gradient(z + step) - gradient(z - step)) / 2e-6).detach()
+    (found,) = mq.autograd.grad(gradient(z), z, c)
+    assert (found.conj() * t).real.item() == pytest.approx((c.conj() * moved).real.item())

@@ -341,15 +341,17 @@ logit.derivative(self=lambda grad, self, eps: logit_backward(grad, self, eps))
 
 # --- backward operators ---------------------------------------------------------------
 
-# Operators of their own, as in PyTorch, so that traces and modes see them.
+# Operators of their own, as in PyTorch, so that traces and modes see them. Each is its gradient
+# times `conj(slope)`, so in complex numbers its adjoint is the same at `conj(output)`, and by the
+# output the conjugate of what came is what is multiplied.
 
 tanh_backward: OperatorPage = backward(
     "tanh_backward", lambda xp, grad, y: grad * xp.conj(1 - y * y), saved="output", takes=FLOATING
 )
 tanh_backward.facts.on_halves = of_arrays("tanh_slope")
 tanh_backward.derivative(
-    grad_output=lambda grad, output: tanh_backward(grad, output),
-    output=lambda grad, grad_output, output: grad * conj(-2 * output * conj(grad_output)),
+    grad_output=lambda grad, output: tanh_backward(grad, conj(output)),
+    output=lambda grad, grad_output, output: conj(grad) * grad_output * (-2 * conj(output)),
 )
 sigmoid_backward: OperatorPage = backward(
     "sigmoid_backward",
@@ -359,8 +361,8 @@ sigmoid_backward: OperatorPage = backward(
 )
 sigmoid_backward.facts.on_halves = of_arrays("sigmoid_slope")
 sigmoid_backward.derivative(
-    grad_output=lambda grad, output: sigmoid_backward(grad, output),
-    output=lambda grad, grad_output, output: grad * grad_output * (1 - 2 * output),
+    grad_output=lambda grad, output: sigmoid_backward(grad, conj(output)),
+    output=lambda grad, grad_output, output: conj(grad) * grad_output * (1 - 2 * conj(output)),
 )
 
 

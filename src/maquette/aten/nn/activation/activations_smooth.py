@@ -163,8 +163,8 @@ def silu_curvature(x: Tensor) -> Tensor:
 
 silu_backward: OperatorPage = backward("silu_backward", silu_backward_kernel, takes=FLOATING)
 silu_backward.derivative(
-    grad_output=lambda grad, self: silu_backward(grad, self),
-    self=lambda grad, grad_output, self: grad * conj(conj(grad_output) * silu_curvature(self)),
+    grad_output=lambda grad, self: silu_backward(grad, conj(self)),
+    self=lambda grad, grad_output, self: conj(grad) * grad_output * conj(silu_curvature(self)),
 )
 
 
