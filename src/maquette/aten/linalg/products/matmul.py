@@ -648,7 +648,8 @@ def _trilinear_gradients(
     sumdim: Ints,
     needs: list[bool],
 ) -> tuple[Tensor | None, ...]:
-    """Each factor's gradient is the same product with `grad` in its place."""
+    """Each factor's gradient is the same product with `grad` in its place, the others conjugate."""
+    i1, i2, i3 = conj(i1), conj(i2), conj(i3)
     sumdim = wrap_dims(sumdim, i1.ndim + len(expand1))
     return (
         _trilinear(grad, i2, i3, sumdim, expand2, expand3, expand1) if needs[0] else None,
