@@ -106,7 +106,10 @@ def _over(
     bits: Mapping[str, bool],
 ) -> Tensor:
     held = storage.untyped()
-    check_geometry(held.nbytes(), kind, offset, size, stride)
+    if held.device.type == "meta":  # no memory to reach beyond: it grows, as PyTorch's
+        held.resize_(max(held.nbytes(), bytes_reached(kind, offset, size, stride)))
+    else:
+        check_geometry(held.nbytes(), kind, offset, size, stride)
     made = rebuild_tensor(
         Tensor,
         held,
@@ -126,6 +129,15 @@ def check_geometry(
     nbytes: int, kind: dtype, offset: int, size: Sequence[int], stride: Sequence[int]
 ) -> None:
     """RuntimeError unless a tensor of this geometry lies within ``nbytes`` bytes."""
+    if bytes_reached(kind, offset, size, stride) > nbytes:
+        raise RuntimeError(
+            f"a {kind} tensor of sizes {tuple(size)}, strides {tuple(stride)} and offset {offset} "
+            f"reaches beyond its storage of {nbytes} bytes"
+        )
+
+
+def bytes_reached(kind: dtype, offset: int, size: Sequence[int], stride: Sequence[int]) -> int:
+    """Where in its storage a tensor of this geometry ends; RuntimeError for what is none."""
     plain = isinstance(size, list | tuple) and isinstance(stride, list | tuple)
     numbers = (offset, *size, *stride) if plain else ()
     if not plain or len(size) != len(stride) or any(type(n) is not int or n < 0 for n in numbers):
@@ -133,12 +145,10 @@ def check_geometry(
         raise RuntimeError(
             f"no tensor has sizes {text(size)}, strides {text(stride)} and offset {text(offset)}"
         )
+    if 0 in size:
+        return 0
     last = offset + sum((n - 1) * step for n, step in zip(size, stride))
-    if 0 not in size and (last + 1) * kind.itemsize > nbytes:
-        raise RuntimeError(
-            f"a {kind} tensor of sizes {tuple(size)}, strides {tuple(stride)} and offset {offset} "
-            f"reaches beyond its storage of {nbytes} bytes"
-        )
+    return (last + 1) * kind.itemsize
 
 
 def _rebuild_parameter(
