@@ -31,9 +31,11 @@ from typing import Any, NamedTuple
 
 from check_batching import cases
 from maquette.dispatch.tags import Tag
+from maquette.dispatch.tls import DispatchState, node_observers, tls
 from maquette.opcheck import OpReport
 from maquette.opcheck.operators import checked
 from maquette.opcheck.running import Limits, examine
+from maquette.tensor.storage import OBSERVERS
 
 # Where a property does not hold in PyTorch either, or an operator is not what the property is
 # about: beginnings of (operator, property), and why.
@@ -209,7 +211,7 @@ def report_of(call: Call, options: Options) -> OpReport:
     target = checked(call.op)
     failed = OpReport(target.name, str(target.schema), "", options.limits.seed)
     try:
-        with at_most(options.budget_s):
+        with put_back(), at_most(options.budget_s):
             return examine(
                 target,
                 call.args,
@@ -227,6 +229,23 @@ def report_of(call: Call, options: Options) -> OpReport:
 
 class OutOfBudget(BaseException):
     """The time of one overload is over; no check takes it for an operator's refusal."""
+
+
+@contextlib.contextmanager
+def put_back() -> Iterator[None]:
+    """After `OutOfBudget` the thread is as it was: it may strike while a mode begins or ends."""
+    st, watchers = tls.st, (OBSERVERS, node_observers)
+    before = {name: getattr(st, name) for name in DispatchState.__slots__}
+    stacks = {name: list(held) for name, held in before.items() if isinstance(held, list)}
+    seen = [list(held) for held in watchers]
+    try:
+        yield
+    except OutOfBudget:
+        for name, held in (before | stacks).items():
+            setattr(st, name, held)
+        for watching, held in zip(watchers, seen, strict=True):
+            watching[:] = held
+        raise
 
 
 @contextlib.contextmanager

@@ -5,6 +5,8 @@ import json
 import pytest
 
 import check_operators
+from maquette.dispatch import keysets as K
+from maquette.dispatch.tls import tls
 
 NAMES = ("mul.Tensor", "sum.dim_IntList", "gelu.default", "cat.default", "sort.default")
 SHORT = ("--inputs=10", "--deadline=0.3")
@@ -45,6 +47,20 @@ def test_a_run_goes_on_from_its_log(tmp_path, capsys):
 def test_an_overload_takes_no_more_than_its_budget(capsys):
     assert check_operators.main(["--ops=aten.mul.Tensor", "--budget=0.05"]) == 1
     assert "examine failed itself: not done after" in capsys.readouterr().out
+
+
+def test_a_thread_that_ran_out_of_budget_is_as_it_was():
+    def interrupted():
+        with check_operators.put_back():  # as within a mode that begins
+            tls.st.dispatch_modes.append(object())
+            tls.st.add_include(K.WATCHED)
+            raise check_operators.OutOfBudget
+
+    before = (tls.st.include, tls.st.effective)
+    with pytest.raises(check_operators.OutOfBudget):
+        interrupted()
+    assert tls.st.dispatch_modes == []
+    assert (tls.st.include, tls.st.effective) == before
 
 
 def test_the_slices_of_all_starts_are_all_overloads():

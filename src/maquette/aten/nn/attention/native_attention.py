@@ -90,6 +90,9 @@ def _projected(query: Tensor, key: Tensor, value: Tensor, weight: Tensor) -> Ten
     return aten.cat([aten.linear(x, w) for x, w in parts], -1)
 
 
+_native_multi_head_attention.autocast(cpu="lower")
+
+
 @_native_multi_head_attention.composite
 def attend_by_heads(
     query: Tensor,
