@@ -33,4 +33,4 @@ def test_the_core_table_has_pytorchs_keys(peer_folder: Path) -> None:
     here = {str(o) for p in packets if hasattr(p, "op_overloads") for o in p.op_overloads()}
     missing = (theirs & here) - ours
     assert len(missing) <= 10, missing  # of sparse tensors, and made of others when asked for
-    assert len(ours - theirs) <= 56, ours - theirs  # kernels there, defined by others here
+    assert len(ours - theirs) <= 59, ours - theirs  # kernels there, defined by others here
