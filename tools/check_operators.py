@@ -234,7 +234,8 @@ class OutOfBudget(BaseException):
 @contextlib.contextmanager
 def put_back() -> Iterator[None]:
     """After `OutOfBudget` the thread is as it was: it may strike while a mode begins or ends."""
-    st, watchers = tls.st, (OBSERVERS, node_observers)
+    st = tls.st
+    watchers: list[list[Any]] = [OBSERVERS, node_observers]
     before = {name: getattr(st, name) for name in DispatchState.__slots__}
     stacks = {name: list(held) for name, held in before.items() if isinstance(held, list)}
     seen = [list(held) for held in watchers]
