@@ -38,7 +38,7 @@ KNOWN = {
     "linalg.householder_product ormqr": "formulas of products of matrices, without a loop",
     "masked_select take": "zeros by the shape alone: what was taken from is not kept",
     "combinations index_fill": "known positions, where PyTorch's size depends on data",
-    "as_strided_scatter stft": "by positions, which every transform and array library has",
+    "as_strided_scatter": "by positions, which every transform and array library has",
     "block_diag": "one view of a vector, not a squeeze and a sum",
     "corrcoef cov": "weights are checked once, not by operators",
     "linalg.slogdet logdet": "no view is made to ask whether memory is contiguous",
