@@ -394,27 +394,6 @@ def _generated(
     return kernel
 
 
-_SPACE: dict[str, object] = {
-    "_hashable": hashable,
-    "_fresh": fresh_fake,
-    "_view": fake_view,
-    "_Meta": TensorMeta,
-    "_tls": tls,
-    "_active": ACTIVE,
-    "_is_elsewhere": is_elsewhere,
-    "_Fake": FakeTensor,
-    "_new": _new,
-    "_Storage": UntypedStorage,
-    "_observers": OBSERVERS,
-    "_announce": announce,
-    "_defaults": defaults,
-    "_NUMBERS": NUMBERS,
-    "_inherit": NOT_INHERITED & ~K.SYMBOLIC,
-    "_symbolic": K.SYMBOLIC,
-    "_mask": INFERENCE_MASK,
-}
-
-
 class _KernelSource:
     """The text of a kernel at Fake, put together when it is asked for."""
 
@@ -533,6 +512,27 @@ def _mixed(value: object, mode: FakeTensorMode) -> bool:
     return value.fake_mode is not mode  # type: ignore[attr-defined]  # a tensor
 
 
-_SPACE["_mixed"] = _mixed
+# What the text of every kernel at Fake names, beside what is its operator's own.
+_SPACE: dict[str, object] = {
+    "_hashable": hashable,
+    "_fresh": fresh_fake,
+    "_view": fake_view,
+    "_Meta": TensorMeta,
+    "_tls": tls,
+    "_active": ACTIVE,
+    "_is_elsewhere": is_elsewhere,
+    "_Fake": FakeTensor,
+    "_new": _new,
+    "_Storage": UntypedStorage,
+    "_observers": OBSERVERS,
+    "_announce": announce,
+    "_defaults": defaults,
+    "_NUMBERS": NUMBERS,
+    "_mixed": _mixed,
+    "_inherit": NOT_INHERITED & ~K.SYMBOLIC,
+    "_symbolic": K.SYMBOLIC,
+    "_mask": INFERENCE_MASK,
+}
+
 set_fallback(DispatchKey.Fake, fake_kernel)
 FAKE_RUNNER[0] = run_users_fake
