@@ -229,12 +229,11 @@ class Run:
     def _reached(self, roots: Sequence[Edge]) -> list[Node]:
         """The nodes below the roots, those to run first first; counts the edges to leaves."""
         needed = self.needed
-        order: list[Node] = []
         leaves: list[Node] = []
-        seen: set[Node | None] = {None}
+        seen: dict[Any, None] = {None: None}
         careful = needed is not None or self.anomaly or bool(self.listeners)
         stack: list[Any] = [node for node, _ in roots]
-        pop, see, found, leaf = stack.pop, seen.add, order.append, leaves.append
+        pop, leaf = stack.pop, leaves.append
         while stack:
             node = pop()
             if node in seen:
@@ -242,8 +241,7 @@ class Run:
             if node.__class__ is AccumulateGrad:
                 leaf(node)
                 continue
-            see(node)
-            found(node)
+            seen[node] = None
             if careful:
                 if node.folded:
                     node.unfold()
@@ -251,8 +249,8 @@ class Run:
                     continue
             stack += node.links[_TARGETS]
         self.arrivals.update(Counter(leaves))
-        order.sort(key=_by_sequence, reverse=True)
-        return order
+        del seen[None]
+        return sorted(seen, key=_by_sequence, reverse=True)
 
     def execution_order(self) -> list[Node]:
         """The nodes in the order in which they run, leaves among them as they become ready."""

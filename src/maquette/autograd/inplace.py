@@ -13,6 +13,7 @@ from maquette.autograd.engine import Run, current_run
 from maquette.autograd.node import (
     Grad,
     Node,
+    OpNode,
     grad_edge,
     move_retained,
     next_sequence,
@@ -71,6 +72,10 @@ def rebase_history(target: Tensor, node: Node, number: int) -> None:
 
 def _set_node(t: Tensor, node: Node, number: int, sharing: int) -> None:
     """Make ``t``, no view, output ``number`` of ``node``."""
+    known = t._ag
+    if known is not None and known.plain and isinstance(node, OpNode) and node.plain:
+        t._ag = node  # from one node to the next: nothing else is known of it
+        return
     ag = t._autograd()
     old, old_number = ag.grad_fn, ag.output_nr
     ag.grad_fn, ag.output_nr, ag.requires_grad = node, number, True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 from maquette.autograd.anomaly import remember_call
 from maquette.autograd.compiled_formulas import DerivativePlan
@@ -141,18 +141,13 @@ def _generated(op: OpOverload, plan: DerivativePlan, ks: int) -> Function:
     text = Text((plan.facts, ks), source)
     space = recording_space(plan) | {"_below": below}
     join = JOINED[0]
-    if join is not None and (plan.one_output or _gives_views(op)):
+    if join is not None:
         plain = _recording(op, plan, partial(below, ks))
         unusual = generate_later(text, "_kernel", "record", space, plain, after=_SELDOM)
         joined = join(op, plan, ks, unusual)
         if joined is not None:
             return joined
     return generate(text, "_kernel", "record", space)
-
-
-def _gives_views(op: OpOverload) -> bool:
-    """Whether the result is one list of views, as of ``split``."""
-    return op.is_view and [r.type.written for r in op._schema.returns] == ["Tensor[]"]
 
 
 def refusal_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
@@ -297,9 +292,11 @@ def _gather(p: object, links: list[object], sizes: list[int]) -> bool | None:
         elif not t._keys & K.REQUIRES_GRAD:
             links += (None, 0, t.meta)
         else:
-            node = t._ag
-            if node is not None and node.plain and t._base is None:
-                links += (node, 0, t.meta)  # `grad_edge`, where nothing is special
+            # `grad_edge`, where nothing is special: 0.9 us less of a view (timeit, CPython 3.11).
+            node: Any = t._ag
+            own = node is not None and (node.plain or node.__class__ is OutputHistory)
+            if own and (t._base is None or t._version_counter().value == node.view_version):
+                links += (node, 0, t.meta) if node.plain else (node.grad_fn, node.output_nr, t.meta)
                 found = True
             else:
                 edge = grad_edge(t)

@@ -160,6 +160,9 @@ def _or_unbacked(op: OpOverload, plain: Callable[..., object]) -> Callable[..., 
             explain(error, op, params)
             raise error from None
 
+    text = text_of(plain)
+    if text is not None:  # an outcome that is known does not depend on data
+        setattr(kernel, _TEXT, text)
     return kernel
 
 
@@ -389,8 +392,8 @@ def _generated(
     }
     written = Text((op.form_facts, inference, symbolic), text.whole)
     kernel = generate_later(written, "_kernel", "fake", space, slow)
-    if len(kinds) == 1 and not (inference or symbolic):
-        setattr(kernel, _TEXT, KernelText(kinds[0], op.form_facts, text.known_lines, space))
+    if not (inference or symbolic):
+        setattr(kernel, _TEXT, KernelText(tuple(kinds), op.form_facts, text.known_lines, space))
     return kernel
 
 
@@ -445,12 +448,12 @@ class _KernelSource:
 class KernelText(NamedTuple):
     """What a kernel that records writes out of the one at Fake below it.
 
-    facts: what ``known_lines`` depend on. known_lines: finds ``_e``, the outcome of parameters
-    ``p0, p1, ...``, and ``_m``, their mode, or returns what is given as source; it is over
-    ``space``.
+    results: what each is; of several, all are new tensors. facts: what ``known_lines`` depend on.
+    known_lines: finds ``_e``, the outcome of parameters ``p0, p1, ...``, and ``_m``, their mode, or
+    returns what is given as source; it is over ``space``.
     """
 
-    result: Return
+    results: tuple[Return, ...]
     facts: tuple[object, ...]
     known_lines: Callable[[str], list[str]]
     space: dict[str, object]
@@ -461,7 +464,7 @@ _TEXT: Final = "_mq_text"
 
 
 def text_of(kernel: Callable[..., object]) -> KernelText | None:
-    """Of kernels at Fake with one result, which no symbol and no inference mode has a part in."""
+    """Of kernels at Fake that are generated and have no part in symbols and inference mode."""
     text: KernelText | None = getattr(kernel, _TEXT, None)
     return text
 

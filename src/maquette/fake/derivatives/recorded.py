@@ -9,7 +9,7 @@ is not known yet, a mode that is not the tensors', a view that forbids something
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from maquette.autograd.compiled_formulas import DerivativePlan
 from maquette.autograd.record import (
@@ -40,11 +40,12 @@ def _joined(op: OpOverload, plan: DerivativePlan, ks: int, unusual: Function) ->
     linked = VIEWING.get(below)
     text = text_of(below if linked is None else linked[0])
     kind = ("view", linked[1]) if linked else ("fresh", -1)
-    if text is None or text.result != kind or (op.is_view and linked is None):
+    if text is None or {*text.results} != {kind} or (op.is_view and linked is None):
         return None
     space = {**recording_space(plan), **text.space, "_unusual": unusual, "_Counter": VersionCounter}
-    space["_grad_keys"] = _grad_keys
-    written = Text((plan.facts, text.result, text.facts), lambda: _source(op, plan, text))
+    space |= {"_grad_keys": _grad_keys, "_keys_for": fake_keys_for}
+    facts = plan.facts, plan.nondifferentiable, text.results, text.facts
+    written = Text(facts, lambda: _source(op, plan, text))
     return generate_later(written, "_kernel", "recorded", space, unusual)
 
 
@@ -57,16 +58,23 @@ def _grad_keys(meta: TensorMeta) -> int:
 def _source(op: OpOverload, plan: DerivativePlan, text: KernelText) -> str:
     passed = ", ".join(f"p{i}" for i in range(len(plan.arguments)))
     call = f"_unusual(_ks, {passed})"
-    kind, source = text.result
+    kind, source = text.results[0]
     origin = f"p{source}"
-    several = not plan.one_output  # a list of views, of the dtype of what has a gradient
-    conditions = [] if several else ["not _e.differentiable"]
+    lines_of_results = _result_lines(origin, kind)
+    conditions = ["not _e.differentiable"]
+    if len(text.results) > 1:
+        conditions = [f"_e.value[{i}].__class__ is not _Meta" for i in range(len(text.results))]
+        lines_of_results = _lines_of_each(len(text.results), plan.nondifferentiable)
+    elif not plan.one_output:  # a list of views, of the dtype of what has a gradient
+        conditions = []
+        lines_of_results = [*_base_lines(origin), *NEW_NODE, *_SEVERAL]
     for i in plan.constant:
         conditions += [
             f"(p{i} is not None and p{i}.__class__ not in _NUMBERS and p{i}._keys & _req)"
         ]
     if kind == "view":
-        conditions += [f"{origin}._keys is not {origin}.meta.fake_grad_keys"]
+        usual = f"{origin}.meta.fake_grad_keys"  # a parameter's keys are equal, not the same object
+        conditions += [f"({origin}._keys is not {usual} and {origin}._keys != {usual})"]
     # The first tensor's mode was asked for, so that it is no number.
     first = next((i for i, a in enumerate(plan.arguments) if a.type.written == "Tensor"), None)
     numbers = [line for line in plan.number_lines() if not line.startswith(f"_is_p{first} ")]
@@ -75,17 +83,15 @@ def _source(op: OpOverload, plan: DerivativePlan, text: KernelText) -> str:
         *([f"if {' or '.join(conditions)}:", f"    return {call}"] if conditions else []),
         *numbers,
         *link_lines(op, plan, f"return {call}", first),
-        *_result_lines(origin, kind, several=several),
+        *lines_of_results,
         *saving_lines(plan, first),
         "return _r",
     ]
     return "\n".join([f"def _kernel(_ks, {passed}):", *indented(lines), ""])
 
 
-def _result_lines(origin: str, kind: str, *, several: bool) -> list[str]:
+def _result_lines(origin: str, kind: str) -> list[str]:
     """Source that makes the result ``_r`` of the outcome ``_e``, and the node ``_n``."""
-    if several:
-        return [*_base_lines(origin), *NEW_NODE, *_SEVERAL]
     lines = [
         "_r = _made(_Fake)",
         "_r.meta = _o = _e.meta",
@@ -141,6 +147,44 @@ _SEVERAL = (
     "    _h.view_version = _vc.value",
     "    _r.append(_t)",
 )
+
+
+def _lines_of_each(count: int, without: Collection[int]) -> list[str]:
+    """`_result_lines` of so many new tensors, of which those ``without`` have no gradient."""
+    lines = [*NEW_NODE, f"_n.count = {count}"]
+    for i in range(count):
+        lines += [
+            f"_o = _e.value[{i}]",
+            f"_t{i} = _made(_Fake)",
+            f"_t{i}.meta = _o",
+            f"_t{i}._mq_data = _t{i}._base = _t{i}._vc = _t{i}.constant = None",
+            f"_t{i}.fake_mode = _m",
+            f"_t{i}._storage = _s = _new(_Storage)",
+            "_s._nbytes = _o.storage_bytes",
+            "_s.device = _o.device",
+            "_s.data = None",
+            "_s.foreign = False",
+            "_s._id = 0",
+            "if _observers:",
+            "    _announce(_s)",
+        ]
+        plain = [f"_t{i}._keys = _o.fake_keys or _keys_for(_o)", f"_t{i}._ag = None"]
+        if i in without:
+            lines += plain
+            continue
+        lines += [
+            "_d = _o.dtype",
+            "if _d.is_floating_point or _d.is_complex:",
+            f"    _t{i}._keys = _o.fake_grad_keys or _grad_keys(_o)",
+            f"    _h = _t{i}._ag = _new(_Output)",
+            "    _h.grad_fn = _n",
+            f"    _h.output_nr = {i}",
+            '    _h.creation_meta = ""',
+            "    _h.view_version = 0",
+            "else:",
+            *indented(plain),
+        ]
+    return [*lines, f"_r = ({', '.join(f'_t{i}' for i in range(count))})"]
 
 
 def _base_lines(origin: str) -> list[str]:
