@@ -7,6 +7,7 @@ from typing import Any
 
 from maquette.core import pytree
 
+TreeSpec = pytree.TreeSpec
 FlattenFuncSpec = Callable[[Any, pytree.TreeSpec], list[Any]]
 FlattenFuncExactMatchSpec = Callable[[Any, pytree.TreeSpec], bool]
 SUPPORTED_NODES: dict[type, FlattenFuncSpec] = {}

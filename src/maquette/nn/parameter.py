@@ -7,6 +7,7 @@ from maquette.nn.lazy_parameter import (
     is_lazy,
 )
 from maquette.tensor.parameter import Buffer, Parameter
+from maquette.tensor.parameter import _ParameterType as _ParameterMeta
 
 __all__ = [
     "Buffer",
@@ -14,5 +15,6 @@ __all__ = [
     "UninitializedBuffer",
     "UninitializedParameter",
     "UninitializedTensorMixin",
+    "_ParameterMeta",
     "is_lazy",
 ]

@@ -33,6 +33,7 @@ from maquette.optim.own_steps import (
     _use_grad_for_differentiable,
     _view_as_real,
 )
+from maquette.optim.own_steps import StateDict as StateDict
 from maquette.optim.state import GLOBAL_STEP_HOOKS, OptimizerHooks, SavedState
 from maquette.tensor import Tensor
 

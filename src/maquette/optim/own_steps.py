@@ -20,6 +20,8 @@ from maquette.tensor import Tensor
 P = ParamSpec("P")
 T = TypeVar("T")
 Lists = list[list[Tensor | None]]
+Groups = dict[tuple[device | None, dtype | None], tuple[Lists, list[int]]]
+StateDict = dict[str, Any]
 ParamsT = Iterable[Any]
 
 
@@ -83,22 +85,19 @@ def _disable_dynamo_if_unsupported(
     return lambda func: func
 
 
-def group_tensors(
-    tensorlistlist: Lists, with_indices: bool = False
-) -> dict[tuple[device, dtype], tuple[Lists, list[int]]]:
-    """Lists of one length, split by device and dtype of the first list's tensors.
+def group_tensors(tensorlistlist: Lists, with_indices: bool = False) -> Groups:
+    """Lists of one length, or empty, split by device and dtype of the first list's tensors.
 
-    Gives, by device and dtype, the lists cut down, and the places of their members, if asked for.
+    Gives, by device and dtype (None and None where the first list has None), the lists cut down,
+    and the places of their members, if asked for.
     """
-    found: dict[tuple[device, dtype], tuple[Lists, list[int]]] = {}
-    for place, members in enumerate(zip(*tensorlistlist, strict=True)):
-        leader = members[0]
-        assert leader is not None
-        lists, places = found.setdefault(
-            (leader.device, leader.dtype), ([[] for _ in tensorlistlist], [])
-        )
-        for members_of, member in zip(lists, members, strict=True):
-            members_of.append(member)
+    found: Groups = {}
+    for place, leader in enumerate(tensorlistlist[0]):
+        key = (None, None) if leader is None else (leader.device, leader.dtype)
+        lists, places = found.setdefault(key, ([[] for _ in tensorlistlist], []))
+        for members_of, members in zip(lists, tensorlistlist, strict=True):
+            if members:
+                members_of.append(members[place])
         if with_indices:
             places.append(place)
     return found

@@ -21,6 +21,9 @@ from maquette.nn.modules.batchnorm import _BatchNorm
 from maquette.nn.utils.foreach import grouped
 from maquette.optim.lr_scheduler.base import LRScheduler, Rates
 from maquette.optim.optimizer import Optimizer
+from maquette.optim.own_steps import (
+    group_tensors as _group_tensors_by_device_and_dtype,  # noqa: F401  # which libraries import
+)
 from maquette.tensor import Tensor
 
 Averaged = int | Tensor

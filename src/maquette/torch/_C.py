@@ -19,6 +19,7 @@ from maquette.transforms.inspection import (
 )
 
 has_spectral = has_lapack = True
+_has_xpu = False
 
 __getattr__ = forward(
     __name__,

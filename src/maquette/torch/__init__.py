@@ -194,6 +194,8 @@ _HERE = {
         ),
         "face.old_names",
     ),
+    "_disable_dynamo": "_compile",
+    "_has_compatible_shallow_copy_type": "nn.base.conversion",
     "StorageBase": "internals",
     **dict.fromkeys(("PyTorchFileReader", "PyTorchFileWriter"), "saving.archives"),
     **dict.fromkeys(("svd_lowrank", "pca_lowrank", "lobpcg"), "families.low_rank"),
@@ -216,7 +218,7 @@ _HERE = {
         ),
         "amp.autocast_mode",
     ),
-    **dict.fromkeys(opaque_dtypes.NAMES, "face.opaque_dtypes"),
+    **dict.fromkeys(("qscheme", *opaque_dtypes.SCHEMES), "face.opaque_dtypes"),
     **dict.fromkeys(("DisableTorchFunction", "DisableTorchFunctionSubclass"), "overrides"),
     "Storage": "storage",
     **dict.fromkeys(("Event", "Stream"), "devices.streams"),
@@ -253,6 +255,17 @@ _HERE = {
     "save": "serialization",
     "vmap": "func",
 }
+
+
+# Programs look a module through for its dtypes (``vars(torch)``): they stand in it from the start.
+# Other names come when they are asked for.
+dtype, device, Tensor, Size = _maquette.dtype, _maquette.device, _maquette.Tensor, _maquette.Size
+globals().update(
+    (name, kind)
+    for name, kind in vars(_maquette).items()
+    if isinstance(kind, _maquette.dtype) and not name.startswith("_")
+)
+globals().update(opaque_dtypes.BY_NAME)
 
 
 def __getattr__(name: str) -> Any:  # of any type, by name, and so it is to type checkers

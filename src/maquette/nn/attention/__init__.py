@@ -42,6 +42,11 @@ def current_flash_attention_impl() -> str | None:
     return None
 
 
+def _get_flash_version() -> str:
+    """The version of PyTorch's own kernel, whose operators are here."""
+    return "2.5.7"
+
+
 def register_flash_attention_impl(impl: str, *, register_fn: Callable[..., object]) -> None:
     """NotImplementedError: kernels are operators' own."""
     raise NotImplementedError(

@@ -19,6 +19,7 @@ from maquette.core.device import device
 from maquette.core.layout import memory_format
 from maquette.core.promotion import PYTHON_DTYPES
 from maquette.dispatch.subclasses import is_traceable_wrapper_subclass
+from maquette.dispatch.torch_function import overridable
 from maquette.nn.base.members import BUFFERS, PARAMETERS
 from maquette.nn.base.swapping import swap_tensors
 from maquette.nn.base.traversal import Traversal
@@ -160,8 +161,13 @@ def _can_adopt(old: Tensor, new: Tensor) -> bool:
     """Whether `old` may take over what `new` holds: both with data, both without, or both fake."""
     if on_conversion["overwrite"]:
         return False
-    alike = old.is_meta == new.is_meta and old.layout == new.layout
-    return alike and old.fake_mode is new.fake_mode
+    return _has_compatible_shallow_copy_type(old, new) and old.fake_mode is new.fake_mode
+
+
+@overridable
+def _has_compatible_shallow_copy_type(input: Tensor, from_: Tensor) -> bool:
+    """Whether both tensors have data, or neither, in one layout; handlers of a class may differ."""
+    return input.is_meta == from_.is_meta and input.layout == from_.layout
 
 
 class _Target(NamedTuple):

@@ -195,6 +195,9 @@ from maquette.nn.functional.scaled_products import (
     assert_int_or_pair as assert_int_or_pair,
 )
 from maquette.nn.functional.scaled_products import (
+    scaled_grouped_mm as scaled_grouped_mm,
+)
+from maquette.nn.functional.scaled_products import (
     scaled_mm as scaled_mm,
 )
 from maquette.nn.functional.unpooling import max_unpool1d, max_unpool2d, max_unpool3d

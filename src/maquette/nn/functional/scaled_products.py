@@ -2,6 +2,7 @@
 
 import enum
 from collections.abc import Sequence
+from typing import NoReturn
 
 from maquette.api import functions as mq
 from maquette.core.dtype import bfloat16, dtype
@@ -59,6 +60,28 @@ def scaled_mm(
         mat_a, mat_b, first, second, bias, None, output_dtype, use_fast_accum
     )
     return result
+
+
+def scaled_grouped_mm(
+    mat_a: Tensor,
+    mat_b: Tensor,
+    scale_a: Tensor | list[Tensor],
+    scale_recipe_a: ScalingType | list[ScalingType],
+    scale_b: Tensor | list[Tensor],
+    scale_recipe_b: ScalingType | list[ScalingType],
+    swizzle_a: SwizzleType | list[SwizzleType] | None = None,
+    swizzle_b: SwizzleType | list[SwizzleType] | None = None,
+    bias: Tensor | None = None,
+    offs: Tensor | None = None,
+    output_dtype: dtype | None = bfloat16,
+    contraction_dim: Sequence[int] = (),
+    use_fast_accum: bool = False,
+) -> NoReturn:
+    """NotImplementedError: as in PyTorch, cpu has no kernel of scaled products of groups."""
+    raise NotImplementedError(
+        f"scaled_grouped_mm: there is no kernel for {mat_a.meta} on cpu; multiply by the scales "
+        f"and call grouped_mm"
+    )
 
 
 def assert_int_or_pair(arg: int | Sequence[int], arg_name: str, message: str) -> None:

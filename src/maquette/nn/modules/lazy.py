@@ -6,7 +6,7 @@ object becomes.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from maquette.api import functions as mq
 from maquette.autograd.grad_mode import no_grad
@@ -29,6 +29,13 @@ from maquette.nn.modules.linear import Linear
 from maquette.tensor import Tensor
 
 _Shapes = dict[str, tuple[int, ...]]
+
+
+class _LazyProtocol(Protocol):
+    """What a class that is made lazy by `LazyModuleMixin` has: the name that libraries derive from.
+
+    Every `Module` has it.
+    """
 
 
 class LazyModuleMixin(Module):

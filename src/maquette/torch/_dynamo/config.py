@@ -25,6 +25,10 @@ capture_scalar_outputs = False
 capture_dynamic_output_shape_ops = False
 optimize_ddp = False
 inline_inbuilt_nn_modules = True
+trace_autograd_ops = False
+skip_torchrec = True
+force_unspec_int_unbacked_size_like_on_torchrec_kjt = False
+reorderable_logging_functions: set[object] = set()
 skip_fwd_side_effects_in_bwd_under_checkpoint = False
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import collections
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from maquette.autograd import no_grad
@@ -10,6 +14,25 @@ from maquette.core.layout import strided
 from maquette.core.strides import overlaps
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.rules import operators
+
+counters: collections.defaultdict[str, collections.Counter[str]] = collections.defaultdict(
+    collections.Counter
+)
+"""What the compiler counted: nothing."""
+_WARNED: set[str] = set()
+
+
+def warn_once(msg: str, stacklevel: int = 1) -> None:
+    """Warn with a message the first time that it is given."""
+    if msg not in _WARNED:
+        _WARNED.add(msg)
+        warnings.warn(msg, stacklevel=stacklevel + 1)
+
+
+@contextmanager
+def disable_cache_limit() -> Iterator[None]:
+    """Nothing: no compiled code is kept."""
+    yield
 
 
 def is_compile_supported(device_type: str) -> bool:

@@ -26,6 +26,7 @@ donated_buffer = False
 activation_memory_budget = 1.0
 debug_assert = False
 cse = True
+recompute_views = False
 view_replay_for_aliased_outputs = True
 
 

@@ -19,6 +19,9 @@ def variable(*args: object, **kwargs: object) -> NoReturn:
     raise RuntimeError("torch.autograd.variable(...) is deprecated, use torch.tensor(...) instead")
 
 
+variable.Variable = Variable  # type: ignore[attr-defined]  # its module has the function's name
+
+
 def _profiler_enabled() -> bool:
     """Whether a profiler is on."""
     return is_recording()

@@ -8,7 +8,7 @@ and how much memory a program would take is what `maquette.plan` says.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -251,6 +251,12 @@ def get_rng_state_all() -> list[object]:
 
 def set_rng_state_all(new_states: object) -> None:
     """Nothing: there are no devices."""
+
+
+def _lazy_call(callable: Callable[[], object], **kwargs: object) -> None:
+    """Call it now if there is a device; without one nothing is ever ready for it."""
+    if is_available():
+        callable()
 
 
 def is_tf32_supported() -> bool:

@@ -30,6 +30,14 @@ def current_device() -> str:
     return "cpu"
 
 
+def _is_vnni_supported() -> bool:
+    """False: no kernel asks for these instructions."""
+    return False
+
+
+_is_amx_tile_supported = _is_vnni_supported
+
+
 def set_device(device: object) -> None:
     """Nothing: there is one."""
 

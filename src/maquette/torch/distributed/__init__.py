@@ -56,6 +56,7 @@ from maquette.torch.distributed.groups import (
     new_group,
     new_subgroups,
     new_subgroups_by_enumeration,
+    resolve_group,
 )
 from maquette.torch.distributed.objects import (
     all_gather_object,
@@ -128,6 +129,11 @@ def is_backend_available(backend: str) -> bool:
 
 
 _get_default_group = default_group
+_resolve_process_group = resolve_group
+_get_global_rank = get_global_rank
+_all_gather_base = all_gather_into_tensor
+_reduce_scatter_base = reduce_scatter_tensor
+GroupName = str
 _LATER = functions_for_later(
     "torch.distributed",
     {"init_device_mesh": "there is one process, and one device in it: use the module itself"},

@@ -31,6 +31,9 @@ class Backend(str):
     MPI = "mpi"
     XCCL = "xccl"
     FAKE = "fake"
+    default_device_backend_map: ClassVar[dict[str, str]] = {
+        "cpu": GLOO, "cuda": NCCL, "xpu": XCCL, "mps": GLOO, "hpu": FAKE
+    }  # fmt: skip
     backend_list: ClassVar[list[str]] = [UNDEFINED, GLOO, NCCL, XCCL, UCC, MPI, FAKE]
 
     def __new__(cls, name: str) -> Backend:
@@ -168,6 +171,17 @@ def default_group() -> ProcessGroup:
     if GroupMember.WORLD is None:
         raise ValueError(_NO_DEFAULT)
     return GroupMember.WORLD
+
+
+def resolve_group(group_name: object) -> ProcessGroup:
+    """The group of a name, or which this is. RuntimeError if there is none."""
+    for made in _GROUPS:
+        if group_name == made.group_name or group_name is made:
+            return made
+    raise RuntimeError(
+        f"Could not resolve the process group registered under the name {group_name}: call "
+        f"torch.distributed.init_process_group first, and give its group_name"
+    )
 
 
 def is_member(group: object) -> bool:

@@ -21,6 +21,13 @@ _PYTHON = "Python runs programs; there is no compiler"
 
 ADVICE = {
     "_inductor": _PYTHON,
+    "distributed._shard": _ONE_PROCESS,
+    **dict.fromkeys(("distributed._symmetric_memory", "distributed.remote_device"), _ONE_PROCESS),
+    **dict.fromkeys(("_dynamo.compiled_autograd", "_dynamo.convert_frame"), _PYTHON),
+    "_export": _TRACE,
+    "backends.kleidiai": _NO_DEVICE,
+    "jit._recursive": _PYTHON,
+    "_higher_order_ops.inline_asm_elementwise": "write the operator in Python",
     "_awaits": "call the function itself",
     "_lobpcg": "use torch.linalg.eigh, which gives all eigenvalues",
     "_sources": "use Python's inspect and ast",
@@ -74,7 +81,10 @@ ADVICE = {
     **dict.fromkeys(("onnx.operators", "onnx.ops", "onnx.verification"), _ELSEWHERE),
     "package": "save a state_dict with torch.save",
     "quantization": _ELSEWHERE,
-    "sparse.semi_structured": "use a dense or a COO tensor",
+    **dict.fromkeys(
+        ("sparse._triton_ops", "sparse._triton_ops_meta", "sparse.semi_structured"),
+        "use a dense or a COO tensor",
+    ),
     "utils._debug_mode": "trace with make_fx, or write a TorchDispatchMode that prints",
     "utils.hipify": _ELSEWHERE,
     "utils.jit": _PYTHON,
@@ -140,8 +150,8 @@ def _unavailable() -> bool:
 
 # Submodules that programs reach as attributes, ``torch.ao.quantization.fx``.
 _SUBMODULES = frozenset(
-    "config dynamic experimental functional fx intrinsic modules nn parallel placement_types qat "
-    "quantizable quantization quantized reference sparse state_dict".split()
+    "config decomposition dynamic experimental functional fx intrinsic modules nn parallel "
+    "placement_types qat quantizable quantization quantized reference sparse state_dict".split()
 )
 
 

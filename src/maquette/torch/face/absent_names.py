@@ -66,6 +66,7 @@ _NAMES = {
         _SCRIPT: "Value Graph Node Block CompilationUnit "
         "ScriptObject JITException ScriptModule ScriptFunction ErrorReport FutureType",
     },
+    "_C._autograd": {_PLAN: "_KinetoEvent"},
     "accelerator": {_NO_DEVICE: "Graph memory_stats reset_accumulated_memory_stats"},
     "utils.hooks": {"register a hook by Module.register_full_backward_hook": "BackwardHook"},
     "autograd": {

@@ -15,6 +15,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, cast
 
+from maquette.dispatch.packet import LATE
 from maquette.dispatch.registry import ops
 from maquette.torch.face import absences, class_names, paths
 from maquette.torch.face.processes import Preparing
@@ -115,6 +116,13 @@ def _second_name(fullname: str, target: str) -> ModuleSpec:
 for _extension in ("_C", "_C_stable"):  # its name until torchvision 0.28, and since
     ops.stand_ins[f"torchvision/{_extension}"] = f"{_FACE}.families.vision_ops"
 
+
+def _load_collectives() -> bool:
+    importlib.import_module(f"{_FACE}.distributed.functional_operators")
+    return True
+
+
+LATE.update(dict.fromkeys(("_c10d_functional", "c10d_functional", "c10d"), _load_collectives))
 _OUTSIDE = _Installed(_REAL)
 _INSIDE = Finder(_FACE)
 if not any(isinstance(finder, Finder) for finder in sys.meta_path):

@@ -33,6 +33,7 @@ def _each(module: str, names: str, below: str = "utils") -> dict[str, str]:
 
 
 PACKAGES = {
+    "_C._cpu": "maquette.torch.devices.cpu",
     "_C._autograd": "maquette.torch.autograd.internals",
     "_C._VariableFunctions": "maquette.torch._VF",
     "_C._functions": "maquette.torch.autograd.c_functions",
@@ -42,6 +43,7 @@ PACKAGES = {
     "_decomp.decompositions": "maquette.torch.helpers.decompositions",
     "_dynamo.source": "maquette.symbolic.program.sources",
     "_higher_order_ops": "maquette.higher_order",
+    "_inductor.decomposition": "maquette.torch.helpers.inductor_rules",
     "_custom_ops": "maquette.torch._custom_op.by_name",
     "_library.effects": "maquette.library.effects",
     "_library.fake_class_registry": "maquette.library.objects.script_objects",

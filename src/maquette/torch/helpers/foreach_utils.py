@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from maquette.core.device import device
-from maquette.core.dtype import dtype
+from maquette.optim.own_steps import Lists
+from maquette.optim.own_steps import group_tensors as _group_tensors_by_device_and_dtype
 from maquette.tensor.tensor import Tensor
 
-TensorListList = list[list[Tensor | None]]
+TensorListList = Lists
 Indices = list[int]
-_Groups = dict[tuple[device | None, dtype | None], tuple[TensorListList, Indices]]
 
 
 def _get_foreach_kernels_supported_devices() -> list[str]:
@@ -34,20 +34,12 @@ def _device_has_foreach_support(device: device) -> bool:
     return device.type in [*_get_foreach_kernels_supported_devices(), "cpu"]
 
 
-def _group_tensors_by_device_and_dtype(
-    tensorlistlist: Sequence[Sequence[Tensor | None]], with_indices: bool = False
-) -> _Groups:
-    """The lists, split alike by the device and dtype of the first list's tensors.
-
-    with_indices: each group says which positions it has, too.
-    """
-    groups: _Groups = {}
-    for position, first in enumerate(tensorlistlist[0]):
-        key = (None, None) if first is None else (first.device, first.dtype)
-        lists, indices = groups.setdefault(key, ([[] for _ in tensorlistlist], []))
-        for group, whole in zip(lists, tensorlistlist, strict=True):
-            if whole:
-                group.append(whole[position])
-        if with_indices:
-            indices.append(position)
-    return groups
+__all__ = [
+    "Indices",
+    "TensorListList",
+    "_device_has_foreach_support",
+    "_get_foreach_kernels_supported_devices",
+    "_get_fused_kernels_supported_devices",
+    "_group_tensors_by_device_and_dtype",
+    "_has_foreach_support",
+]

@@ -55,6 +55,9 @@ def _converted(value: Any, kind: Any) -> Any:
     return [_converted(each, kind) for each in value] if isinstance(value, list) else value
 
 
+_maybe_convert_to_dtype = _converted
+
+
 def out_wrapper(
     *out_names: str,
     exact_dtype: bool = False,

@@ -47,6 +47,12 @@ def script_if_tracing(fn: F) -> F:
     return fn
 
 
+def _unwrap_optional(x: F | None) -> F:
+    """``x``, which is not None; AssertionError if it is."""
+    assert x is not None, "Unwrapping null optional"
+    return x
+
+
 _script_if_tracing = script_if_tracing
 
 

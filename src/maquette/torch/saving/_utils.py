@@ -12,7 +12,7 @@ import pickle
 import reprlib
 from collections.abc import Mapping, Sequence
 from types import MemberDescriptorType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from maquette.core.device import device
 from maquette.core.device import device as Device
@@ -36,6 +36,7 @@ from maquette.torch.saving.layouts import (
     SPARSE,
 )
 
+T = TypeVar("T")
 _flatten_dense_tensors = flatten_dense_tensors
 _take_tensors = take_tensors
 _unflatten_dense_tensors = unflatten_dense_tensors
@@ -217,6 +218,12 @@ def _set_state(made: object, state: object) -> None:
                 )
             for name, value in values.items():  # in slots, if its class has such
                 setattr(made, str(name), value)
+
+
+def _set_obj_state(obj: T, state: object) -> T:
+    """The object with the attributes of a state, and those in slots where it has two parts."""
+    _set_state(obj, state)
+    return obj
 
 
 def _is_a_mark(name: object, value: object) -> bool:

@@ -55,6 +55,10 @@ class StorageType(type):
     def _dtype(cls) -> Dtype:
         return cls.dtype
 
+    def _from_buffer(cls, buffer: bytes | bytearray | memoryview) -> TypedStorage:
+        """`from_buffer` of bytes in this machine's order."""
+        return cls.from_buffer(buffer)
+
     def from_buffer(
         cls, buffer: bytes | bytearray | memoryview, byte_order: str = "native", **rest: object
     ) -> TypedStorage:

@@ -31,6 +31,9 @@ from maquette.torch.distributions.transforms.numbers import (
     SoftplusTransform,
     TanhTransform,
 )
+from maquette.torch.distributions.transforms.numbers import (
+    _clipped_sigmoid as _clipped_sigmoid,
+)
 from maquette.torch.distributions.transforms.vectors import (
     CorrCholeskyTransform,
     LowerCholeskyTransform,

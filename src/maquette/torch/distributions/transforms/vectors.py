@@ -12,6 +12,7 @@ from maquette.nn import functional as F
 from maquette.tensor.tensor import Tensor
 from maquette.torch.distributions import constraints
 from maquette.torch.distributions.transforms.base import Shape, Transform
+from maquette.torch.distributions.transforms.numbers import _clipped_sigmoid
 from maquette.torch.distributions.utils import tril_matrix_to_vec, vec_to_tril_matrix
 
 
@@ -64,9 +65,7 @@ class StickBreakingTransform(Transform):
         return x.shape[-1] + 1 - x.new_ones(x.shape[-1]).cumsum(-1)
 
     def _call(self, x: Tensor) -> Tensor:
-        z = mq.sigmoid(x - self._offset(x).log())
-        info = finfo(z.dtype)
-        z = z.clamp(min=info.tiny, max=1.0 - info.eps)
+        z = _clipped_sigmoid(x - self._offset(x).log())
         left = (1 - z).cumprod(-1)
         return F.pad(z, [0, 1], value=1) * F.pad(left, [1, 0], value=1)
 

@@ -113,7 +113,12 @@ class ConcatDataset(Dataset[object]):
             raise AssertionError("datasets should not be an empty iterable")
         if any(isinstance(d, IterableDataset) for d in self.datasets):
             raise AssertionError("ConcatDataset does not support IterableDataset")
-        self.cumulative_sizes = list(itertools.accumulate(len(d) for d in self.datasets))
+        self.cumulative_sizes = self.cumsum(self.datasets)
+
+    @staticmethod
+    def cumsum(sequence: Iterable[Sized]) -> list[int]:
+        """Where each data set ends."""
+        return list(itertools.accumulate(len(each) for each in sequence))
 
     def __getitem__(self, index: int) -> object:
         size = len(self)
