@@ -3,6 +3,7 @@
 import copy
 import inspect
 import pickle
+from types import FunctionType
 
 import pytest
 
@@ -76,3 +77,11 @@ def test_parameters_are_made_when_they_are_first_read() -> None:
 def test_it_has_no_other_attributes() -> None:
     with pytest.raises(AttributeError, match="nothing"):
         LateSignature.of(list).nothing  # noqa: B018  # raises
+
+
+def test_methods_pickle_by_their_names() -> None:
+    """As `functools.partial` of one does, or a layer that holds one."""
+    methods = [getattr(mq.Tensor, name) for name in dir(mq.Tensor)]
+    methods = [method for method in methods if isinstance(method, FunctionType)]
+    assert len(methods) > 400
+    assert all(pickle.loads(pickle.dumps(method)) is method for method in methods)

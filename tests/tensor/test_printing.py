@@ -7,7 +7,7 @@ import pytest
 
 import maquette as mq
 from maquette.tensor import Parameter
-from maquette.tensor.printing import printoptions
+from maquette.tensor.printing import get_printoptions, printoptions, set_printoptions
 from maquette.tensor.tensor import from_array
 
 
@@ -156,3 +156,9 @@ def test_a_subclass_says_what_stands_for_the_values() -> None:
     made = mq.Tensor._make_wrapper_subclass(Wrapping, (2,), dtype=mq.int32, requires_grad=False)
     assert repr(made) == "Wrapping(inner=1, dtype=torch.int32)"
     assert mq.ones(2).__repr__(tensor_contents="abc") == "tensor(abc)"
+
+
+def test_a_profile_sets_the_width_of_lines_too() -> None:
+    with printoptions(linewidth=30):
+        set_printoptions(profile="default")
+        assert get_printoptions()["linewidth"] == 80

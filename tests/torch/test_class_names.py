@@ -48,6 +48,32 @@ def test_layers_are_found_where_they_say_they_are(name: str, installed: ModuleTy
     assert pickle.loads(pickle.dumps(kind)) is kind
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        "torch.OutOfMemoryError",
+        "torch.DispatchKey",
+        "torch.Stream",
+        "torch.autograd.graph.save_on_cpu",
+        "torch.autograd.profiler.record_function",
+        "torch.cuda.StreamContext",
+        "torch.distributed.ProcessGroup",
+        "torch.distributed.ReduceOp",
+        "torch.library.Library",
+        "torch.linalg.LinAlgError",
+        "torch.serialization.LoadEndianness",
+        "torch.utils.checkpoint.CheckpointError",
+        "torch.utils.weak.WeakIdRef",
+    ],
+)
+def test_classes_are_of_torch_wherever_they_are_found(place: str, installed: ModuleType) -> None:
+    """Libraries ask a class for its package."""
+    path, _, name = place.rpartition(".")
+    kind = getattr(importlib.import_module(path), name)
+    assert kind.__module__.partition(".")[0] == "torch"
+    assert pickle.loads(pickle.dumps(kind)) is kind
+
+
 def test_uninstalled_classes_say_where_they_are() -> None:
     torch.install()
     importlib.import_module("torch.nn")

@@ -206,3 +206,17 @@ def test_a_table_of_names_is_a_dictionary_with_defaults():
     assert table.default_factory is list
     with pytest.raises(TypeError):
         torch.autograd.profiler_util.StringTable("not callable")
+
+
+def test_the_ends_of_a_range_are_operators_to_modes_and_in_graphs() -> None:
+    def program(x: mq.Tensor) -> mq.Tensor:
+        with record_function("part"):
+            return x + 1
+
+    called = [node.target for node in mq.fx.make_fx(program)(mq.ones(2)).graph.nodes]
+    ranges = torch.ops.profiler
+    assert called[1:-1] == [
+        ranges._record_function_enter_new.default,
+        torch.ops.aten.add.Tensor,
+        ranges._record_function_exit._RecordFunction,
+    ]

@@ -1,5 +1,6 @@
 """Whole objects in files: written as PyTorch writes them, and read from what PyTorch wrote."""
 
+import copy
 import io
 import pickle
 import pickletools
@@ -119,3 +120,52 @@ def test_quantized_tensors_are_refused_by_that_name(trusted: bool) -> None:
     file.seek(0)
     with pytest.raises((NotImplementedError, RuntimeError), match="quantized tensor"):
         torch.load(file, weights_only=not trusted)
+
+
+def _traced() -> Any:
+    def program(x: Any) -> Any:
+        return torch.relu(x) + torch.nn.functional.gelu(x).sum() + float("inf")
+
+    return torch.fx.symbolic_trace(program)
+
+
+def test_T56_a_graph_module_is_written_under_pytorchs_names() -> None:
+    names = names_in(saved(_traced()))
+    assert "torch.fx.graph_module reduce_graph_module" in names
+    assert not any(name.startswith(("maquette", "torch.fx.saving")) for name in names)
+
+
+def test_T56_a_graph_module_that_was_read_has_its_graph() -> None:
+    traced = _traced()
+    next(iter(traced.graph.nodes)).meta["note"] = "kept"
+    made = torch.load(saved(traced), weights_only=False)
+    assert made.code == traced.code
+    assert next(iter(made.graph.nodes)).meta["note"] == "kept"
+
+
+def test_T56_a_graph_whose_code_was_changed_in_pytorch_is_traced_again() -> None:
+    rebuild, (body, imports) = _traced().__reduce__()
+    body["_code"] = body["_code"].replace("torch.relu", "torch.tanh")
+    assert "import torch\n" in imports
+    assert "torch.tanh" in rebuild(body, imports).code
+
+
+def test_copies_of_graph_modules_are_named_as_pytorchs_are() -> None:
+    traced = torch.fx.symbolic_trace(torch.nn.ReLU())
+    assert (traced._get_name(), copy.deepcopy(traced)._get_name()) == ("ReLU", "GraphModule")
+    assert copy.copy(traced)._get_name() == "GraphModule"
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("linalg.qr", "torch._C._linalg linalg_qr"),
+        ("fft.rfft", "torch._C._fft fft_rfft"),
+        ("special.erf", "torch._C._special special_erf"),
+    ],
+)
+def test_T56_functions_of_families_are_written_under_pytorchs_names(place: str, name: str) -> None:
+    family, _, last = place.partition(".")
+    function = getattr(getattr(torch, family), last)
+    assert name in names_in(saved(function))
+    assert torch.load(saved(function), weights_only=False) is function

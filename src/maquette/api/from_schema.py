@@ -66,7 +66,8 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
     if forms.name in _DTYPES_FOR_NONE and not method:
         face = _with_dtype(face, _DTYPES_FOR_NONE[forms.name])
     forms.face = face
-    face.__name__ = face.__qualname__ = forms.name
+    face.__name__ = forms.name
+    face.__qualname__ = f"Tensor.{forms.name}" if method else forms.name  # where pickle looks
     face.__module__ = "maquette"
     face.__doc__ = description(packet)
     face.__signature__ = forms.signature()  # type: ignore[attr-defined]  # `inspect` asks for it
@@ -475,7 +476,7 @@ def _several_outs(kwargs: dict[str, object], written: dict[int, list[str]]) -> d
 # Functions that take the `out=` that PyTorch generates; the others' are operators alone.
 _GENERATED_FORMS = frozenset(("slice_scatter",))
 # Operators whose function PyTorch has elsewhere, or does not have.
-_ELSEWHERE = ("linalg_", "fft_", "special_")
+ELSEWHERE = ("linalg_", "fft_", "special_")
 _NO_FUNCTIONS = frozenset(("zero", "copy", "unique_dim", "_foreach_zero", "_foreach_copy"))
 # What is no method in PyTorch, though it begins with ``self``: programs tell libraries and versions
 # apart by ``hasattr(x, name)``, arrays from tensors by ``copy``. Besides these: operators of
@@ -509,7 +510,7 @@ def function_names() -> list[str]:
         name
         for name in names
         if not name.endswith(("_", "_backward"))
-        and not name.startswith(_ELSEWHERE)
+        and not name.startswith(ELSEWHERE)
         and _function_packet(name) is not None
     ]
 
@@ -551,6 +552,6 @@ def gives_method(packet: OpOverloadPacket) -> bool:
 
 def _is_function_alone(name: str) -> bool:
     """Whether operators of this kind are functions alone."""
-    if name.startswith(_ELSEWHERE) or name.endswith(("_copy", "_like")):
+    if name.startswith(ELSEWHERE) or name.endswith(("_copy", "_like")):
         return name not in _METHODS_OF_A_KIND
     return any(kind in name for kind in _OF_FUNCTIONS_ALONE)

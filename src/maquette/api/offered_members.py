@@ -65,6 +65,13 @@ def _ask_first() -> None:
             setattr(Tensor, name, made(member))
 
 
+def _name_methods() -> None:
+    """Let the methods that stand in `Tensor` say so: pickle finds a function by that."""
+    for name, member in vars(Tensor).items():
+        if isinstance(member, FunctionType) and member.__module__ != "maquette":
+            member.__module__, member.__qualname__ = "maquette", f"Tensor.{name}"
+
+
 def _given(constant: object, t: Tensor) -> object:
     return constant
 
@@ -129,3 +136,4 @@ def _asking_property(name: str, member: property) -> property:
 
 
 _ask_first()
+_name_methods()

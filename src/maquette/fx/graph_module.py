@@ -147,7 +147,7 @@ class GraphModule(Module):
         base = next(c for c in cls.__mro__ if c.__qualname__.split(".")[-1] != "GraphModuleImpl")
 
         class GraphModuleImpl(base):  # type: ignore[misc, valid-type]  # found at run time
-            pass
+            __module__ = GraphModule.__module__
 
         made = super().__new__(GraphModuleImpl)
         assert isinstance(made, GraphModule)
@@ -342,7 +342,7 @@ class GraphModule(Module):
     # --- copies ----------------------------------------------------------------------
 
     def __copy__(self) -> GraphModule:
-        made = GraphModule(self, self.graph, self._get_name())
+        made = GraphModule(self, self.graph)  # of that name, as PyTorch's copies are
         self.graph.owning_module = self  # making the copy has taken it over
         made.meta = dict(self.meta)
         return made
@@ -352,20 +352,27 @@ class GraphModule(Module):
         memo[id(self)] = made
         state = {k: v for k, v in self._mq_attributes.items() if k != "_graph"}
         made._mq_attributes.update(copy.deepcopy(state, memo))
-        made.__class__.__name__ = self._get_name()
+        made.__class__.__name__ = "GraphModule"
         made.graph = copy.deepcopy(self._graph, memo)
         for hook in self._graph._deepcopy_hooks:
             hook(made)
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = {k: v for k, v in self._mq_attributes.items() if k not in _NOT_PICKLED}
+        """The state and the code, as PyTorch reads them; the graph itself is for `load_module`."""
+        written = self.recompile()
+        body = {k: v for k, v in self._mq_shown().items() if k not in _NOT_PICKLED}
         base = next(
             c
             for c in type(self).__mro__
             if c.__qualname__.split(".")[-1] != "GraphModuleImpl" and c is not type(self)
         )
-        return saving.load_module, (base, self._get_name(), state, saving.records_of(self._graph))
+        if body.get("_tracer_extras") is None:
+            body.pop("_tracer_extras", None)  # PyTorch has it only where there are some
+        body["_graphmodule_cls_name"] = self._get_name()
+        body["_code"] = written.src
+        body[saving.RECORDS] = saving.records_in_bytes(base, self._graph, written.src)
+        return reduce_graph_module, (body, saving.import_block(written.globals))
 
     def _replicate_for_data_parallel(self) -> GraphModule:
         made = type(self).__new__(type(self))
@@ -508,7 +515,16 @@ def indented(text: str, by: int = 4) -> str:
 
 @compatibility(is_backward_compatible=True)
 def reduce_graph_module(body: dict[Any, Any], import_block: str = "") -> Any:
-    """A graph module of the state that PyTorch pickles: its code is run and traced again."""
+    """A graph module of the state that PyTorch pickles: its code is run and traced again.
+
+    Where the state has the graph itself, and its code still, nothing is traced.
+    """
+    records = body.pop(saving.RECORDS, None)
+    found = None if records is None else saving.records_of_code(records, body.get("_code"))
+    if found is not None:
+        name = body.pop("_graphmodule_cls_name")
+        del body["_code"]
+        return saving.load_module(found[0], name, body, found[1])
     from maquette.fx.tracing.tracer import Tracer  # noqa: PLC0415  # the tracer makes graph modules
 
     class KeepModules(Tracer):
@@ -517,7 +533,7 @@ def reduce_graph_module(body: dict[Any, Any], import_block: str = "") -> Any:
 
     carrier = _Carrier()
     carrier.__dict__.update(body)
-    source = import_block + (body.get("_code") or body["code"])
+    source = saving.imports_from_here(import_block) + (body.get("_code") or body["code"])
     cls: Any = type("_Carrier", (_Carrier,), {"forward": forward_from_source(source, {})})
     carrier.__class__ = cls
     graph = KeepModules().trace(carrier)

@@ -11,6 +11,7 @@ import importlib
 import inspect
 import json
 import pickle
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +24,7 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.packet import OpOverloadPacket
 from maquette.dispatch.registry import ops
 from maquette.fx.codegen import builtin_value
-from maquette.fx.names import qualified_name
+from maquette.fx.names import public_module, qualified_name
 from maquette.fx.node import Argument, Node, map_arg
 from maquette.nn.base import Module
 from maquette.tensor import saving as tensor_saving
@@ -131,6 +132,56 @@ def load_module(
     made.__class__.__name__ = name
     made.graph = load_graph(records)
     return made
+
+
+RECORDS = "_maquette_graph"
+"""By which the state of a pickled graph module has its graph, in bytes that PyTorch passes over."""
+
+
+def records_in_bytes(base: type[GraphModule], graph: Graph, code: str) -> bytes:
+    """A graph with the class of its module, good for as long as the module has this code."""
+    return pickle.dumps((code, base, records_of(graph)))
+
+
+def records_of_code(
+    pickled: bytes, code: str | None
+) -> tuple[type[GraphModule], GraphRecords] | None:
+    """What `records_in_bytes` wrote; None if the code has changed since, in PyTorch."""
+    written_for, base, records = pickle.loads(pickled)  # beside code, which the file is trusted for
+    return (base, records) if written_for == code else None
+
+
+def import_block(names: dict[str, Any]) -> str:
+    """The imports that generated code needs, as PyTorch reads them."""
+    lines = (_import_of(name, obj) for name, obj in names.items() if name != "__builtins__")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def imports_from_here(block: str) -> str:
+    """An `import_block` whose torch is maquette, installed or not."""
+    block = re.sub(r"^import torch$", "import maquette.torch as torch", block, flags=re.M)
+    return re.sub(r"^(import|from) torch\b", r"\1 maquette.torch", block, flags=re.M)
+
+
+def _import_of(name: str, obj: Any) -> str:
+    if name in _IMPORTS:
+        return _IMPORTS[name]
+    if inspect.ismodule(obj):
+        return f"import {public_module(obj.__name__)} as {name}"
+    module = public_module(getattr(obj, "__module__", None) or type(obj).__module__)
+    own = getattr(obj, "__name__", name)
+    return f"from {module} import {own} as {name}"
+
+
+_IMPORTS = {
+    "inf": "from math import inf",
+    "nan": "from math import nan",
+    "NoneType": "NoneType = type(None)",
+    "torch": "import torch",
+    "device": "from torch import device",
+    "fx_pytree": "import torch.fx._pytree as fx_pytree",
+    "pytree": "import torch.utils._pytree as pytree",
+}
 
 
 # --- JSON ------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ def set_printoptions(
     options = _options[0]
     known = _PROFILES.get(profile) if profile is not None else None
     if known is not None:
-        options = known._replace(linewidth=options.linewidth)
+        options = known
     _options[0] = PrintOptions(
         options.precision if precision is None else precision,
         options.threshold if threshold is None else threshold,

@@ -270,6 +270,7 @@ globals().update(opaque_dtypes.BY_NAME)
 
 def __getattr__(name: str) -> Any:  # of any type, by name, and so it is to type checkers
     found = _find(name)
+    _class_names.name_found(found, "")
     if name != "Storage":  # which follows the default dtype
         globals()[name] = found
     return found

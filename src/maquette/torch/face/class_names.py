@@ -12,6 +12,7 @@ from operator import methodcaller
 from types import ModuleType
 from typing import Any
 
+from maquette.aten.linalg.factorizations import LinAlgError
 from maquette.autograd.custom import FunctionCtx
 from maquette.autograd.function import Function
 from maquette.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
@@ -49,13 +50,16 @@ _HOMES: dict[type, str] = {
     ),
     **dict.fromkeys((FakeTensor, FakeTensorMode), "torch._subclasses.fake_tensor"),
     Generator: "torch._C",
+    LinAlgError: "torch.linalg",
     TorchDispatchMode: "torch.utils._python_dispatch",
     TorchFunctionMode: "torch.overrides",
     saved_tensors_hooks: "torch.autograd.graph",
 }
 # Where programs meet classes. All of maquette's would cost 3 ms of a program's first step.
 _MET = (
-    "amp", "ao", "distributions", "fx", "nn", "optim", "profiler", "utils.benchmark", "utils.data",
+    "amp", "ao", "autograd", "cpu", "cuda", "distributed", "distributions", "export", "futures",
+    "fx", "hub", "jit", "library", "masked", "monitor", "multiprocessing", "nn", "optim",
+    "profiler", "quasirandom", "serialization", "sparse", "utils", "xpu",
 )  # fmt: skip
 _named: set[type] = set()
 
@@ -97,11 +101,29 @@ def name_loaded(package: str) -> None:
                 vars(module).setdefault("__path__", [])
 
 
+def name_found(found: object, place: str) -> None:
+    """Name a class that the module ``torch.<place>`` hands on, while `install` holds.
+
+    Where PyTorch has the file of its module, there; else where it was found.
+    """
+    if not isinstance(found, type) or sys.modules.get("torch") is not sys.modules[_FACE]:
+        return
+    module = found.__module__
+    if module.startswith("maquette."):
+        own = torch_path(module) or module.startswith(_FACE)
+        _name(found, torch_file(module, found.__name__) if own else f"torch.{place}".rstrip("."))
+
+
 def _name_classes(module: ModuleType) -> None:
     own = module.__name__
+    listed = vars(module).get("__all__", ())
     for name, value in list(vars(module).items()):
-        if isinstance(value, type) and value.__module__ == own:
+        if not isinstance(value, type):
+            continue
+        if value.__module__ == own:
             _name(value, torch_file(own, name))
+        elif name in listed:
+            name_found(value, torch_path(own))
 
 
 def _name(kind: Any, home: str) -> None:

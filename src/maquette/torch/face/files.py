@@ -6,13 +6,26 @@ file here that is several there, each class is in the one that is named like it.
 
 from __future__ import annotations
 
+from maquette.api.from_schema import ELSEWHERE
 from maquette.torch.face.paths import PACKAGES, torch_path
 
 # By the path that is served here; of a file that is served under no path, its own.
 _FILES = {
     "fx.codegen": "fx.graph",
     "fx.shapes": "fx.passes.shape_prop",
+    "autograd.gradcheck_conventions": "autograd.gradcheck",
     "autograd.hooks": "utils.hooks",
+    "devices.streams": "",
+    "distributed.collectives": "distributed.distributed_c10d",
+    "distributed.groups": "distributed.distributed_c10d",
+    "distributed.stores": "distributed",
+    "distributed.work": "distributed.distributed_c10d",
+    "families.quasirandom": "quasirandom",
+    "helpers.futures": "futures",
+    "helpers.schema_types": "",
+    "internals": "_C",
+    "library.custom_op": "_library.custom_ops",
+    "library.library": "library",
     "nn.base.module": "nn.modules.module",
     "nn.base.pickling": "nn.modules.module",
     "nn.lazy_parameter": "nn.parameter",
@@ -27,7 +40,9 @@ _FILES = {
     "profiling.events": "autograd.profiler_util",
     "profiling.steps": "profiler",
     "profiling.whole": "autograd.profiler",
+    "saving.archives": "",
     "saving.locations": "serialization",
+    "saving.serialization": "serialization",
     "settings": "",
     "utils.benchmark.common": "utils.benchmark.utils.common",
     "utils.benchmark.compare": "utils.benchmark.utils.compare",
@@ -37,6 +52,8 @@ _FILES = {
 }
 # By the path and the class.
 _CLASSES = {
+    ("devices.streams", "CUDAGraph"): "cuda.graphs",
+    ("devices.streams", "StreamContext"): "cuda",
     ("distributions.base", "ExponentialFamily"): "distributions.exp_family",
     ("distributions.relaxed", "RelaxedOneHotCategorical"): "distributions.relaxed_categorical",
 }
@@ -47,6 +64,8 @@ _ONE_FILE = ("distributions.transforms", "nn.functional", "optim.lr_scheduler") 
 def torch_file(module: str, name: str) -> str:
     """Where PyTorch has a class or function of this name: ``torch.nn.modules.linear``."""
     path = torch_path(module)
+    if not path and name.startswith(ELSEWHERE):
+        return f"torch._C._{name.partition('_')[0]}"
     path = _CLASSES.get((path, name)) or _FILES.get(path or module.partition(".")[2], path)
     if path == "nn.modules.lazy":
         kinds = (file for kind, file in _LAZY.items() if name.startswith(f"Lazy{kind}"))

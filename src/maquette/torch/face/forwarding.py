@@ -52,6 +52,7 @@ def forward(
                 f"module 'torch.{place}' ({module}) has no attribute '{name}': maquette does not "
                 f"have it, or not yet"
             )
+        class_names.name_found(found, place)
         setattr(sys.modules[module], name, found)
         return found
 

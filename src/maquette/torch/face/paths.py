@@ -38,6 +38,7 @@ PACKAGES = {
     "_C._VariableFunctions": "maquette.torch._VF",
     "_C._functions": "maquette.torch.autograd.c_functions",
     "_C._nn": "maquette.torch._nn_functions",
+    **{f"_C._{family}": "maquette.api.functions" for family in ("fft", "linalg", "special")},
     "_C._functorch": "maquette.torch._functorch.levels",
     "_decomp": "maquette.fx.decompositions",
     "_decomp.decompositions": "maquette.torch.helpers.decompositions",

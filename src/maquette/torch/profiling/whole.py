@@ -6,26 +6,29 @@ import os
 from contextlib import ContextDecorator
 from typing import Any
 
-from maquette.core.ranges import RangeListener, begin_range, end_range
+from maquette.dispatch.registry import ops
 from maquette.torch.profiling.event_list import EventList
 from maquette.torch.profiling.events import FunctionEventAvg
 from maquette.torch.profiling.recording import Recorder
 
 
 class record_function(ContextDecorator):
-    """A labelled range of a program, for profilers that are on when it begins."""
+    """A labelled range of a program, for profilers that are on when it begins.
+
+    It begins and ends by operators, as in PyTorch: modes see them and traced graphs keep them.
+    """
 
     def __init__(self, name: str, args: str | None = None) -> None:
         self.name, self.args = name, args
-        self._begun: list[list[tuple[RangeListener, object]]] = []  # it may be entered within
+        self._begun: list[object] = []  # it may be entered within
 
     def __enter__(self) -> record_function:
-        self._begun.append(begin_range(self.name, self.args))
+        self._begun.append(ops.profiler._record_function_enter_new(self.name, self.args))
         return self
 
     def __exit__(self, *exc: object) -> None:
         if self._begun:
-            end_range(self._begun.pop())
+            ops.profiler._record_function_exit._RecordFunction(self._begun.pop())
 
     def _call_end_callbacks_on_future(self, fut: Any) -> Any:
         """The future: the range ends where its block does."""
