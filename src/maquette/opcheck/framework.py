@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from maquette.tensor.copying import is_own
+
 Array = npt.NDArray[Any]
 
 
@@ -156,6 +158,6 @@ def torch_framework() -> Framework:
 
 def framework_of(op: object) -> Framework:
     """The library that an operator belongs to, told by its class alone."""
-    if type(op).__module__.partition(".")[0] == "torch":
+    if type(op).__module__.partition(".")[0] == "torch" and not is_own(type(op)):
         return torch_framework()
     return maquette_framework()

@@ -100,7 +100,7 @@ def deep_copy(self: Tensor, memo: Memo) -> Tensor:
 
 
 def _copied_data(t: Tensor, memo: Memo) -> Tensor:
-    if not (issubclass(type(t), Parameter) or _is_ours(type(t))):
+    if not (issubclass(type(t), Parameter) or is_own(type(t))):
         recording = tls.st.grad_enabled
         tls.st.set_grad_enabled(False)
         try:
@@ -191,7 +191,7 @@ def _materialized(t: Tensor) -> Tensor:
 
 def shallow_copy(self: Tensor) -> Tensor:
     """``copy.copy``: a leaf of the same class, attributes and memory (T55)."""
-    made = alias(self) if _is_ours(type(self)) else Tensor._alias(self)  # no handler is asked
+    made = alias(self) if is_own(type(self)) else Tensor._alias(self)  # no handler is asked
     if type(made) is not type(self):
         made = of_class(type(self), made)
     vars(made).update(vars(self))
@@ -201,7 +201,7 @@ def shallow_copy(self: Tensor) -> Tensor:
     return made
 
 
-def _is_ours(kind: type) -> bool:
+def is_own(kind: type) -> bool:
     """Whether a class is maquette's own, whatever it says under `install`."""
     home: str = vars(kind).get("_mq_home", kind.__module__)
     return home.partition(".")[0] == "maquette"
@@ -212,7 +212,7 @@ def slots_of(t: Tensor) -> dict[str, object]:
     kind = type(t)
     if kind is Tensor or kind is Parameter:
         return {}
-    own = (c for c in kind.__mro__ if not _is_ours(c))
+    own = (c for c in kind.__mro__ if not is_own(c))
     names = (name for c in own if "__slots__" in vars(c) for name in copyreg._slotnames(c))  # type: ignore[attr-defined]  # typeshed lacks it
     ours = {*copyreg._slotnames(Tensor)}  # type: ignore[attr-defined]
     return {name: getattr(t, name) for name in names if name not in ours and hasattr(t, name)}
