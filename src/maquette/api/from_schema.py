@@ -273,26 +273,30 @@ def _quick(forms: _Forms, full: Face) -> Face:
         return full(*args, **kwargs)
 
     def quick(*args: object, **kwargs: object) -> object:
-        given = args
+        given, chosen = args, None
         if kwargs:
             # What is remembered by classes was matched as it stands: nothing is to be translated.
             if kwargs.keys() <= names:
                 chosen = only
-            else:
-                chosen = None if listed else by_class.get(classes_of(args, kwargs))
+            elif not listed:
+                chosen = by_class.get(classes_of(args, kwargs))
         else:
             if listed and not (len(args) == at + 1 and args[at].__class__ in _LISTS):
                 if len(args) <= at or args[at].__class__ not in _INTS:
                     return full(*args)
                 given = (*args[:at], args[at:])  # sizes one by one
-            # Two are most, and written out cost a third less than by `map` (timeit).
-            chosen = only or by_class.get(
-                (type(given[0]), type(given[1])) if len(given) == 2 else tuple(map(type, given))
-            )
+            # Two are most: written out, the call too, 0.15 us less (timeit, CPython 3.11).
+            if len(given) == 2:
+                one, two = given
+                chosen = only or by_class.get((type(one), type(two)))
+            else:
+                chosen = only or by_class.get(tuple(map(type, given)))
         if chosen is None:
             return full(*args, **kwargs)
         try:
-            return chosen.public_call(*given, **kwargs) if kwargs else chosen.public_call(*given)
+            if kwargs:
+                return chosen.public_call(*given, **kwargs)
+            return chosen.public_call(one, two) if len(given) == 2 else chosen.public_call(*given)
         except Overridden:
             pass
         except MatchError as error:
