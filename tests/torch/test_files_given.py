@@ -206,7 +206,7 @@ def test_old_files_may_follow_one_another() -> None:
 def test_tensors_of_old_files_are_put_on_other_devices() -> None:
     data = saved({"a": torch.ones(2)}, _use_new_zipfile_serialization=False)
     assert torch.load(io.BytesIO(data), map_location="meta")["a"].device.type == "meta"
-    with torch.FakeTensorMode():
+    with torch._subclasses.FakeTensorMode():
         assert torch.load(io.BytesIO(data), map_location="cuda")["a"].device.type == "cuda"
 
 

@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 
+import maquette as mq
 import maquette.torch as torch
 
 
@@ -91,3 +92,42 @@ def test_a_module_that_needs_what_is_not_installed_is_no_attribute(
     assert not hasattr(torch.utils, "tensorboard")
     with pytest.raises(ModuleNotFoundError, match="tensorboard"):
         importlib.import_module("maquette.torch.utils.tensorboard")
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("view", r"torch\.Tensor\.view"),
+        ("add_", r"torch\.Tensor\.add_"),
+        ("gelu", r"torch\._C\._nn\.gelu"),
+        ("linalg_qr", r"torch\._C\._linalg\.linalg_qr"),
+        ("gelu_backward", r"torch\.ops\.aten\.gelu_backward"),
+    ],
+)
+def test_what_is_no_function_of_torch_says_where_it_is(name: str, place: str) -> None:
+    """Programs tell versions apart by ``hasattr(torch, name)``."""
+    assert name not in dir(torch)
+    with pytest.raises(AttributeError, match=place):
+        getattr(torch, name)
+    assert callable(getattr(mq, name))
+
+
+@pytest.mark.parametrize("name", ["check", "core", "plan", "array_api", "overridable"])
+def test_names_of_maquette_are_none_of_torch(name: str) -> None:
+    assert not hasattr(torch, name)
+
+
+def test_functions_in_place_are_told() -> None:
+    assert {"relu_", "abs_", "zero_", "detach_"} <= set(torch.__all__)
+    assert {"add_", "view_as", "silu_"}.isdisjoint(dir(torch))
+
+
+def test_generated_code_names_functions_by_their_homes() -> None:
+    graph = mq.fx.Graph()
+    x = graph.placeholder("x")
+    for function in (mq.gelu, mq.linalg_inv, mq.fft_fft, mq.relu):
+        x = graph.call_function(function, (x,))
+    graph.output(x)
+    source = graph.python_code("self").src
+    for name in ("_C._nn.gelu", "_C._linalg.linalg_inv", "_C._fft.fft_fft", "relu"):
+        assert f"torch.{name}(" in source

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from maquette.api.descriptions import description
+from maquette.api.function_homes import FAMILIES, function_home
 from maquette.api.inspection import LateSignature, parameters_of
 from maquette.api.other_forms import other_forms
 from maquette.api.result_classes import result_class
@@ -479,8 +480,6 @@ def _several_outs(kwargs: dict[str, object], written: dict[int, list[str]]) -> d
 
 # Functions that take the `out=` that PyTorch generates; the others' are operators alone.
 _GENERATED_FORMS = frozenset(("slice_scatter",))
-# Operators whose function PyTorch has elsewhere, or does not have.
-ELSEWHERE = ("linalg_", "fft_", "special_")
 _NO_FUNCTIONS = frozenset(("zero", "copy", "unique_dim", "_foreach_zero", "_foreach_copy"))
 # What is no method in PyTorch, though it begins with ``self``: programs tell libraries and versions
 # apart by ``hasattr(x, name)``, arrays from tensors by ``copy``. Besides these: operators of
@@ -506,15 +505,15 @@ _NO_METHODS = frozenset(
 def function_names() -> list[str]:
     """The names of operators that programs call as functions: those `dir` shows.
 
-    Without those of `torch.linalg` and its like, in-place forms, backward and private operators:
-    `find_function` finds them all the same.
+    Without those of `torch.linalg` and its like, private operators, parts of others, and forms in
+    place that are methods alone in PyTorch: `find_function` finds them all the same.
     """
     names = (name for name in dir(ops.aten) if not name.startswith("_"))
     return [
         name
         for name in names
-        if not name.endswith(("_", "_backward"))
-        and not name.startswith(ELSEWHERE)
+        if not name.startswith(FAMILIES)
+        and not (name.endswith(("_", "_backward")) and function_home(name) is None)
         and _function_packet(name) is not None
     ]
 
@@ -556,6 +555,6 @@ def gives_method(packet: OpOverloadPacket) -> bool:
 
 def _is_function_alone(name: str) -> bool:
     """Whether operators of this kind are functions alone."""
-    if name.startswith(ELSEWHERE) or name.endswith(("_copy", "_like")):
+    if name.startswith(FAMILIES) or name.endswith(("_copy", "_like")):
         return name not in _METHODS_OF_A_KIND
     return any(kind in name for kind in _OF_FUNCTIONS_ALONE)

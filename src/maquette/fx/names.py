@@ -15,6 +15,7 @@ import types
 import typing
 from collections.abc import Callable
 
+from maquette.api.function_homes import function_home
 from maquette.tensor.tensor import Tensor
 
 _NUMBERED = re.compile(r"(.*)_(\d+)$")
@@ -153,6 +154,8 @@ def qualified_name(function: Callable[..., object]) -> str:
     if getattr(Tensor, name, None) is function:
         return f"torch.Tensor.{name}"
     module = getattr(function, "__module__", None)
+    if module == "maquette":  # the function of an operator
+        return f"{function_home(name) or 'torch._VF'}.{name}"
     if module is None or name == "<lambda>":
         raise RuntimeError(f"cannot write {function!r} in generated code: no module has it by name")
     return f"{public_module(module)}.{name}"

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import maquette as _maquette
+from maquette.api.function_homes import function_home
 from maquette.aten.catalogue import explain
 from maquette.core.errors import MissingName
 from maquette.torch.face import class_names as _class_names
@@ -288,18 +289,23 @@ def _find(name: str) -> object:
     module = submodule(name)
     if module is not None:
         return module
-    try:
-        return getattr(_maquette, name)
-    except AttributeError:
-        absent = importlib.import_module(f"{_FACE}.face.old_names").FUNCTIONS.get(name)
-        if absent is None:
-            absent = importlib.import_module(f"{_FACE}.face.absent_names").stand_in("", name)
-        if absent is not None:
-            return absent
+    found: object = None
+    if name not in _NOT_TORCH:
+        if function_home(name) == "torch":
+            found = getattr(_maquette, name, None)
+        if found is None:
+            found = importlib.import_module(f"{_FACE}.face.old_names").FUNCTIONS.get(name)
+        if found is None:
+            found = importlib.import_module(f"{_FACE}.face.absent_names").stand_in("", name)
+    if found is not None:
+        return found
     raise MissingName(lambda: _what_is_missing(name))
 
 
 def _what_is_missing(name: str) -> str:
+    if (home := function_home(name)) != "torch":  # as in PyTorch, where programs ask `hasattr`
+        place = f"{home}.{name}" if home else f"torch.Tensor.{name} or torch.ops.aten.{name}"
+        return f"module 'torch' (maquette.torch) has no attribute '{name}': see {place}"
     return (
         f"module 'torch' (maquette.torch) has no attribute '{name}': maquette does not have "
         f"torch.{name}, or not yet.{explain('aten', name)}"
@@ -317,7 +323,8 @@ def submodule(path: str) -> ModuleType | None:
 
 
 def __dir__() -> list[str]:
-    ours = {name for name in dir(_maquette) if name not in _NOT_TORCH and name[0] != "_"}
+    ours = {name for name in dir(_maquette) if name[0] != "_" and function_home(name) == "torch"}
+    ours -= _NOT_TORCH
     public = {name for name in globals() if name not in _NOT_TORCH and name[:1] != "_"}
     dunder = {name for name in globals() if name.startswith("__")}
     modules = set(_paths.top_level()) - _NOT_TORCH
@@ -337,41 +344,14 @@ def _starred() -> list[str]:
 
 
 _FACE_ONLY = ("install", "uninstall", "submodule")
-# Operators that are methods alone in PyTorch, or functions of `torch.nn` alone, and helpers of
-# maquette's: found when they are asked for, but a star is not to hide `data`, or Python's `slice`.
-_UNTOLD = frozenset(
-    """
-    adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool2d adaptive_max_pool3d alias
-    array_api avg_pool2d avg_pool3d binary_cross_entropy ccol_indices check check_index
-    check_is_size check_not_implemented check_tensor_all check_type check_value coalesce col2im
-    col_indices contiguous cross_entropy_loss crow_indices data dense_dim dim elu expand
-    expand_as flatten_dense_tensors fractional_max_pool2d fractional_max_pool3d gelu glu
-    glu_backward_jvp glu_jvp hardsigmoid hardswish hardtanh huber_loss im2col index indices
-    is_coalesced is_contiguous is_leaf is_non_overlapping_and_dense is_pinned is_set_to
-    is_strides_like_format item l1_loss leaky_relu lift lift_fresh lift_fresh_copy linear
-    log_sigmoid log_sigmoid_forward mH mT matrix_H max_pool2d_with_indices
-    max_pool3d_with_indices max_unpool2d max_unpool3d mish mse_loss multi_margin_loss
-    multilabel_margin_loss multilabel_margin_loss_forward new_empty new_empty_strided new_full
-    new_ones new_zeros nll_loss nll_loss2d nll_loss2d_forward nll_loss_forward nll_loss_nd
-    nonzero_numpy numpy_T one_hot output_nr pad pad_sequence reflection_pad1d reflection_pad2d
-    reflection_pad3d relu6 repeat replication_pad1d replication_pad2d replication_pad3d
-    reshape_as retains_grad row_indices rrelu_with_noise scaled_dot_product_attention silu size
-    slice slow_conv3d slow_conv3d_forward slow_conv_dilated2d slow_conv_dilated3d
-    slow_conv_transpose2d slow_conv_transpose3d smooth_l1_loss soft_margin_loss softplus
-    softshrink sparse_dim sparse_mask sparse_sampled_addmm storage_offset stride sum_to_size
-    sym_is_contiguous sym_numel sym_size sym_storage_offset sym_stride thnn_conv2d to to_dense
-    to_sparse to_sparse_bsc to_sparse_bsr to_sparse_csc to_sparse_csr transforms type_as
-    unflatten_dense_tensors unfold unique_dim_consecutive upsample_bicubic2d upsample_bilinear2d
-    upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d
-    upsample_trilinear3d values view view_as
-    """.split()
-)
 # What stands in these two modules and is no name of torch's.
-_NOT_TORCH = _UNTOLD | frozenset(
+_NOT_TORCH = frozenset(
     """
-    Any MissingName ModuleType TensorMeta FakeTensor FakeTensorMode annotations api aten core
-    dispatch explain face fake forwarding higher_order importlib installing later low_rank math
-    old_names opaque_dtypes paths plan settings skip_data symbolic symbolic_numbers sys
-    tensor_types zip_files parse_schema running types devices families saving tracing
+    Any FakeTensor FakeTensorMode MissingName ModuleType TensorMeta annotations api array_api aten
+    check check_index check_is_size check_not_implemented check_tensor_all check_type check_value
+    core devices dispatch explain face fake families forwarding function_home higher_order importlib
+    installing later low_rank math old_names opaque_dtypes overridable parse_schema paths plan
+    running saving settings skip_data symbolic symbolic_numbers sys tensor_types tracing transforms
+    zip_files
     """.split()
 )

@@ -6,7 +6,7 @@ file here that is several there, each class is in the one that is named like it.
 
 from __future__ import annotations
 
-from maquette.api.from_schema import ELSEWHERE
+from maquette.api.function_homes import function_home
 from maquette.torch.face.paths import PACKAGES, torch_path
 
 # By the path that is served here; of a file that is served under no path, its own.
@@ -64,8 +64,8 @@ _ONE_FILE = ("distributions.transforms", "nn.functional", "optim.lr_scheduler") 
 def torch_file(module: str, name: str) -> str:
     """Where PyTorch has a class or function of this name: ``torch.nn.modules.linear``."""
     path = torch_path(module)
-    if not path and name.startswith(ELSEWHERE):
-        return f"torch._C._{name.partition('_')[0]}"
+    if module == "maquette":  # the function of an operator
+        return function_home(name) or "torch"
     path = _CLASSES.get((path, name)) or _FILES.get(path or module.partition(".")[2], path)
     if path == "nn.modules.lazy":
         kinds = (file for kind, file in _LAZY.items() if name.startswith(f"Lazy{kind}"))
