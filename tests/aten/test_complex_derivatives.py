@@ -7,6 +7,7 @@ leaves real numbers right, so every formula that complex numbers reach belongs h
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -35,7 +36,6 @@ FUNCTIONS: dict[str, Function] = {
             "reciprocal rsqrt sgn sigmoid sin sinc sinh sqrt square tan tanh abs angle"
         ).split()
     },
-    "silu": F.silu,
     "powers": lambda a: a**a,
     "power of a number": lambda a: (1 + 1j) ** a,
     "quotient": lambda a: OTHER / (a * a.conj() + a),
@@ -50,7 +50,6 @@ FUNCTIONS: dict[str, Function] = {
     "norm": lambda a: L.vector_norm(a, 3, dim=1),
     "matmul": lambda a: a @ a.mH @ a,
     "addmm": lambda a: mq.addmm(a, a, OTHER, alpha=1j, beta=2 - 1j),
-    "bilinear": lambda a: F.bilinear(a, a * OTHER, TABLE),
     "vdot": lambda a: mq.vdot(a[0], a[1]),
     "outer": lambda a: mq.outer(a[0], a[1].conj()),
     "conv": lambda a: F.conv1d(a[None], a[:2, :2].reshape(2, 1, 2).expand(2, 3, 2)),
@@ -92,3 +91,40 @@ def test_complex_derivatives_are_those_of_differences(name: str) -> None:
     second = (gradient(a + STEP * move) - gradient(a - STEP * move)) / (2 * STEP)
     found = mq.func.vjp(gradient, a)[1](other)[0]
     assert product(found, move) == pytest.approx(product(other, second), rel=1e-4, abs=1e-5)
+
+
+AT = mq.tensor([0, 0, 2])
+REFUSED: dict[str, Function] = {
+    "silu": F.silu,
+    "nan_to_num": mq.nan_to_num,
+    "scatter_reduce": lambda a: a[0].scatter_reduce(0, AT, a[1], "sum"),
+    "soft_margin_loss": lambda a: F.soft_margin_loss(a, mq.ones(3)),
+    "select_scatter": lambda a: a.select_scatter(a[0], 0, 1),
+    "slice_scatter": lambda a: a.slice_scatter(a[:1], 0, 1, 2),
+    "embedding": lambda a: F.embedding(AT, a),
+    "_trilinear": lambda a: F.bilinear(a, a, mq.ones(2, 3, 3, dtype=a.dtype)),
+    "native_dropout": lambda a: mq.native_dropout(a, 0.5, True)[0],
+    "normal": lambda a: mq.normal(a, mq.ones(3)),
+    "_to_sparse": lambda a: a.to_sparse(),
+}
+
+
+@pytest.mark.parametrize("fake", [False, True])
+@pytest.mark.parametrize("name", REFUSED)
+def test_derivatives_of_real_numbers_are_refused_to_complex_ones(name: str, fake: bool) -> None:
+    function = REFUSED[name]
+    with mq.FakeTensorMode(allow_non_fake_inputs=True) if fake else nullcontext():
+        a = mq.ones(3, 3, dtype=mq.complex128)
+        plain = function(a)
+        assert plain.is_complex()
+        assert not plain.requires_grad
+        for _ in range(20):  # kernels are joined once a call was seen
+            with pytest.raises(RuntimeError, match=f"{name} does not support automatic diff"):
+                function(a.requires_grad_())
+        assert function(mq.ones(3, 3, requires_grad=True)).requires_grad
+
+
+def test_silu_of_complex_numbers_has_a_tangent() -> None:
+    a, move = numbers(3), numbers(3)
+    moved = (F.silu(a + STEP * move) - F.silu(a - STEP * move)) / (2 * STEP)
+    assert mq.allclose(mq.func.jvp(F.silu, (a,), (move,))[1], moved, rtol=1e-5, atol=1e-6)

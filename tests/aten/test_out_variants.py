@@ -146,6 +146,7 @@ def _wanting() -> mq.Tensor:
         lambda out: mq.hstack([_wanting(), mq.ones(3, 3)], out=out),
         lambda out: mq.full((3, 3), 1.0, out=out.requires_grad_()),
         lambda out: mq.arange(9, out=out.requires_grad_()),
+        lambda out: mq.linspace(0, 1, 9, out=out.requires_grad_()),
     ],
 )
 def test_an_output_takes_no_history(call: Callable[[mq.Tensor], object]) -> None:

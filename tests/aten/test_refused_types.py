@@ -23,6 +23,7 @@ CALLS: dict[str, tuple[mq.dtype, Callable[[mq.dtype], object]]] = {
     "median_dim": (BOOL, lambda kind: line(kind).median(0)),
     "kthvalue": (BOOL, lambda kind: line(kind).kthvalue(1)),
     "topk": (BOOL, lambda kind: line(kind).topk(1)),
+    "clamp_tensors": (BOOL, lambda kind: mq.clamp(line(kind), line(kind), line(kind))),
     "trace": (BOOL, lambda kind: square(kind).trace()),
     "cumsum": (BOOL, lambda kind: mq.ones(2).cumsum(0, dtype=kind)),
     "searchsorted": (BOOL, lambda kind: mq.searchsorted(line(kind), line(kind))),

@@ -588,3 +588,13 @@ def test_products_of_rows_refuse_offsets_that_decrease() -> None:
     broken = mq.sparse_csr_tensor(offsets, columns, mq.ones(2), (3, 2), check_invariants=False)
     with pytest.raises(RuntimeError, match="crow_indices must not decrease"):
         broken @ mq.ones(2, 2)
+
+
+@pytest.mark.parametrize("sizes", [(0,), (3, 0), (0, 3), (2, 0, 3)])
+def test_sparse_tensors_without_elements_are_densified_and_added(sizes: tuple[int, ...]) -> None:
+    for sparse_dim in range(1, len(sizes) + 1):
+        indices = mq.zeros((sparse_dim, 0), dtype=mq.int64)
+        t = mq.sparse_coo_tensor(indices, mq.ones((0, *sizes[sparse_dim:])), sizes)
+        for held in (t, t.coalesce()):
+            assert held.to_dense().shape == sizes
+            assert (mq.zeros(sizes) + held).shape == sizes

@@ -132,6 +132,7 @@ class DerivativePlan:
         tensors = {a.name for a in arguments if a.type.base.kind == "tensor"}
         self.rules = [r for r in derivatives.rules if tensors.issuperset(r.wrt)]
         self.nondifferentiable = derivatives.nondifferentiable
+        self.of_reals = derivatives.of_reals
         covered = {name for r in self.rules for name in r.wrt}
         self.wrt = [
             i
@@ -180,7 +181,7 @@ class DerivativePlan:
     def facts(self) -> tuple[object, ...]:
         """What the texts of its kernels and nodes are written from (`generated.Text`)."""
         rules = tuple([(r.wrt, r.needs, r.joint) for r in self.rules])
-        return self.op.form_facts, self.watched, tuple(self.constant), rules
+        return self.op.form_facts, self.watched, tuple(self.constant), rules, self.of_reals
 
     def output_name(self, needed: str) -> str:
         """The name in the schema of a result that formulas need; none of an argument."""

@@ -56,6 +56,7 @@ class Derivatives:
 
     ``constants`` are arguments that a linear operator adds to its result, such as the number that
     `constant_pad_nd` pads with: they are zero where the operator is applied to tangents.
+    ``of_reals``: the formulas hold for real numbers alone; complex results may not require grad.
     ``plans`` are kept by `tangents.py`: what it has read off, by overload and moving arguments.
     """
 
@@ -65,6 +66,7 @@ class Derivatives:
         self.rules: list[Rule] = []
         self.constants: tuple[str, ...] = ()
         self.nondifferentiable: tuple[int, ...] = ()
+        self.of_reals = False
 
     def add(self, rule: Rule) -> Callable[[], None]:
         """Add a rule; it takes the place of an earlier one for the same arguments.

@@ -100,6 +100,8 @@ def _recording(
         result = below(*params)
         if node is not None and result is not None:
             outputs = outputs_of(result)
+            if plan.of_reals:
+                refuse_complex(plan, outputs)
             node.count = len(outputs)
             node.context = tls.st.node_context  # as modes that saw the call have left it
             if not (plan.one_output and _is_first_history(result, node)):
@@ -163,7 +165,10 @@ def refusal_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
 
 def node_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
     """Source that makes the node of a call with result ``_r``; returns if none is to be made."""
-    lines = indented([*plan.number_lines(), *link_lines(op, plan, "return _r"), *NEW_NODE])
+    lines = indented([*plan.number_lines(), *link_lines(op, plan, "return _r")])
+    if plan.of_reals:
+        lines += [f"    _refuse_complex(_plan, {'(_r,)' if plan.one_output else '_r'})"]
+    lines += indented(NEW_NODE)
     lines += indented(_history_lines(op) if plan.one_output else _HISTORY_OF_MANY)
     return [*lines, *indented(saving_lines(plan))]
 
@@ -403,11 +408,21 @@ def refuse_constant(plan: DerivativePlan, i: int) -> NoReturn:
     )
 
 
+def refuse_complex(plan: DerivativePlan, outputs: Sequence[object]) -> None:
+    """Refuse complex results of a call that records where the derivative is of real numbers."""
+    if any(isinstance(out, Tensor) and out.meta.dtype.is_complex for out in outputs):
+        raise RuntimeError(
+            f"{plan.op._opname} does not support automatic differentiation for "
+            f"outputs with complex dtype. Compute on real and imaginary parts (view_as_real)."
+        )
+
+
 _SPACE: dict[str, object] = {
     "_edge": grad_edge,
     "_gather": _gather,
     "_histories": _histories,
     "_history": set_history,
+    "_refuse_complex": refuse_complex,
     "_refuse_constant": refuse_constant,
     "_req": K.REQUIRES_GRAD,
     "_new": object.__new__,

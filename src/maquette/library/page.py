@@ -344,6 +344,10 @@ class OperatorPage(functools.partial[Any]):
         """Say that outputs (all, if none is given) never require grad."""
         derivatives_of(self.op).nondifferentiable = outputs or tuple(range(16))
 
+    def real_derivative(self) -> None:
+        """Say that the derivative is that of real numbers: no complex result may require grad."""
+        derivatives_of(self.op).of_reals = True
+
     # --- transforms and plans --------------------------------------------------------
 
     def batching(self, rule: B) -> B:

@@ -19,7 +19,7 @@ from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.scalar_types import is_complex_type
 from maquette.dispatch.kernels import Kernel
-from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.keysets import DispatchKey, functionality_bits
 from maquette.dispatch.modes import PYTHON
 from maquette.dispatch.operator import FALLBACKS, OpOverload, set_fallback
 from maquette.dispatch.registry import ops
@@ -32,6 +32,12 @@ from maquette.tensor.sparse import SPARSE_LAYOUTS
 from maquette.tensor.tensor import Tensor, alias
 
 _FAKE = DispatchKey.Fake
+_LAYOUTS = (
+    functionality_bits(DispatchKey.SparseCPU)
+    | functionality_bits(DispatchKey.SparseCsrCPU)
+    | functionality_bits(DispatchKey.NestedTensorCPU)
+)
+"""What a call has of another operand's layout, and the values of this one do not."""
 
 
 # --- turning a bit --------------------------------------------------------------------
@@ -231,7 +237,7 @@ class _Resolving:
 
     def resolved_value(self, bare: Tensor, ks: int) -> Tensor:
         """The conjugate or negative of a tensor without the bit."""
-        result = self.values.run(ks, (bare,))
+        result = self.values.run(ks & (bare._keys | ~_LAYOUTS), (bare,))
         assert isinstance(result, Tensor)
         return result
 

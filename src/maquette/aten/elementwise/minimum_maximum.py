@@ -140,6 +140,8 @@ def clamped_by_tensors_shape(
     check_bounds(operands[1:])
     common = common_type(operands)
     check_clampable(common)
+    if len(operands) == 3:  # with one bound it is a maximum or minimum, which booleans have
+        check_category("clamp_cpu", common, REALS)
     return elementwise(operands, common, common_dtype=common, op_name="clamp")
 
 

@@ -320,6 +320,8 @@ def _spaced_family(name: str, values: Values, extra: str) -> OperatorPage:
             f"aten::{name}{out}({bounds}, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out]
         )
         _fill_spaced_out(page, name, values)
+        if overload:  # bounds may require grad, which is lost
+            page.nondifferentiable()
     return pages[0]
 
 
@@ -377,8 +379,6 @@ def _fill_spaced(page: OperatorPage, name: str, values: Values, *, count: int) -
 
 
 def _fill_spaced_out(page: OperatorPage, name: str, values: Values) -> None:
-    page.nondifferentiable()
-
     @page.shape
     def shape(start: object, end: object, steps: int, *rest: object) -> TensorMeta:
         _check_spaced(name, start, end, steps)

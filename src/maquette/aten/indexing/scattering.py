@@ -563,3 +563,4 @@ def _products_of_others(src: Tensor, index: Tensor, dim: int) -> Tensor:
 
 for _page in scatter_reduce:
     _page.derivative("self", "src")(reduce_grad)
+    _page.real_derivative()

@@ -119,6 +119,8 @@ native_dropout_backward.derivative(
     grad_output=lambda grad, mask, scale: native_dropout_backward(grad, mask, scale),
     mask=lambda grad: None,
 )
+for _page in (native_dropout, native_dropout_backward):
+    _page.real_derivative()
 
 # --- defined by random fills ---------------------------------------------------------
 

@@ -137,6 +137,7 @@ def _normal(overload: str, mean: str, std: str, node: str) -> None:
         plain.flat(mean=lambda grad, mean_meta: zeros_beside(grad, mean_meta.shape))
     if std == "Tensor":
         plain.flat(std=lambda grad, std_meta: zeros_beside(grad, std_meta.shape))
+    plain.real_derivative()
 
 
 # First, for a tensor of one element would do as a number, too.

@@ -339,6 +339,7 @@ def to_sparse_gradient(grad: Tensor, self_meta: TensorMeta) -> Tensor:
 
 for _page in (_to_sparse, _to_sparse_dim):
     _page.linear(self=to_sparse_gradient)
+    _page.real_derivative()
 
 
 def _to_compressed(name: str, wanted: Layout) -> None:
@@ -362,6 +363,7 @@ def _to_compressed(name: str, wanted: Layout) -> None:
     private.explicit(converted)
     for_sparse(f"_{name}")(converted)
     private.linear(self=to_sparse_gradient)
+    private.real_derivative()
 
 
 _to_compressed("to_sparse_csr", sparse_csr)

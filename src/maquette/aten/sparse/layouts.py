@@ -6,6 +6,7 @@ there. Where there is no data nothing is found, as in `primitives.py`.
 
 from __future__ import annotations
 
+import math
 from types import ModuleType
 
 import numpy as np
@@ -293,7 +294,7 @@ def strided_of_coo_kernel(
     if not coalesced:
         return _added_to(found, indices, values, coalesced)
     flat = _flat_within(indices, size)
-    found.reshape(-1, *size[len(indices) :])[flat] = values
+    _lines(found, len(indices))[flat] = values
     return found
 
 
@@ -314,6 +315,12 @@ def plus_coo_kernel(
     return _added_to(np.ascontiguousarray(base), indices, values, coalesced)
 
 
+def _lines(whole: Array, sparse_dim: int) -> Array:
+    """A tensor with its sparse dimensions as one, whose length a tensor of no elements tells too."""
+    size = whole.shape
+    return whole.reshape(math.prod(size[:sparse_dim]), *size[sparse_dim:])
+
+
 def _flat_within(indices: Array, size: Sizes) -> Array:
     """`flat_index` of indices that are checked."""
     for row, extent in zip(indices, size, strict=False):
@@ -324,7 +331,7 @@ def _flat_within(indices: Array, size: Sizes) -> Array:
 def _added_to(target: Array, indices: Array, values: Array, coalesced: bool) -> Array:
     size = target.shape
     flat = _flat_within(indices, size)
-    lines = target.reshape(-1, *size[len(indices) :])
+    lines = _lines(target, len(indices))
     if coalesced:
         lines[flat] = lines[flat] + values
     elif wide(values) is values:

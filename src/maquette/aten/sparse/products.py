@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from maquette.aten.common.formula_helpers import conj
 from maquette.aten.common.operators import aten
 from maquette.aten.sparse.forms import (
     coalesced,
@@ -239,9 +240,9 @@ def _dense_addmm(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Number, alpha: 
 
 
 _sparse_addmm.derivative(
-    self=lambda grad, beta: grad * beta,
-    mat1=lambda grad, mat1, mat2, alpha: _factor_gradient(grad, mat1, mat2) * alpha,
-    mat2=lambda grad, mat1, alpha: _dense_gradient(grad, mat1) * alpha,
+    self=lambda grad, beta: grad * conj(beta),
+    mat1=lambda grad, mat1, mat2, alpha: _factor_gradient(grad, mat1, mat2) * conj(alpha),
+    mat2=lambda grad, mat1, alpha: _dense_gradient(grad, mat1) * conj(alpha),
 )
 
 
@@ -376,9 +377,9 @@ def _batched(pattern: Tensor, shape: Shape) -> Tensor:
 
 
 sparse_sampled_addmm.derivative(
-    self=lambda grad, beta: grad * beta,
-    mat1=lambda grad, mat2, alpha: grad @ mat2.mH * alpha,
-    mat2=lambda grad, mat1, alpha: mat1.mH @ grad * alpha,
+    self=lambda grad, beta: grad * conj(beta),
+    mat1=lambda grad, mat2, alpha: grad @ mat2.mH * conj(alpha),
+    mat2=lambda grad, mat1, alpha: mat1.mH @ grad * conj(alpha),
 )
 
 smm = define("aten::smm(Tensor self, Tensor mat2) -> Tensor")

@@ -76,6 +76,7 @@ def _writable(self: Tensor, src: Tensor) -> Tensor:
     return made.copy_(self)
 
 
+select_scatter.real_derivative()
 select_scatter.scatters_into(views.select)
 
 
@@ -130,6 +131,7 @@ slice_scatter.linear(
 )
 
 
+slice_scatter.real_derivative()
 slice_scatter.scatters_into(views.slice)
 
 

@@ -658,6 +658,9 @@ def _trilinear_gradients(
     )
 
 
+_trilinear.real_derivative()
+
+
 @_trilinear.batching_decomposition
 def trilinear_batching(
     i1: Tensor, i2: Tensor, i3: Tensor, e1: Any, e2: Any, e3: Any, sumdim: Any, unroll_dim: int

@@ -142,7 +142,8 @@ def silu_kernel(xp: ModuleType, x: Array) -> Array:
 
 silu = unary("silu", silu_kernel, result=same, takes=FLOATING, flops=4)
 silu.describe("``x * sigmoid(x)``.")
-silu.derivative(self=lambda grad, self: silu_backward(grad, self))
+silu.holomorphic(self=lambda grad, self: silu_backward(grad, self))
+silu.real_derivative()
 
 
 def silu_backward_kernel(xp: ModuleType, grad: Array, x: Array) -> Array:

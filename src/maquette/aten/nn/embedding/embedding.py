@@ -115,6 +115,9 @@ def embedding_weight_gradient(
     )
 
 
+embedding.real_derivative()
+
+
 @embedding.tangent
 def embedding_tangent(weight_t: Tensor, indices: Tensor, sparse: bool) -> Tensor:
     """All rows move, the padding's too: only gradients leave it out, or count how often it is read.

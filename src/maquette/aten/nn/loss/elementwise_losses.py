@@ -409,6 +409,7 @@ soft_margin_loss.derivative(
         grad, *_apart(self, target), reduction
     )
 )
+soft_margin_loss.real_derivative()
 soft_margin_loss.cost(loss_cost)
 soft_margin_loss.batching(reduced)
 
