@@ -1,10 +1,12 @@
 """`vmap`: inputs, outputs, refusals (T68, T69)."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 
 import maquette as mq
+from maquette import ops
 from maquette.transforms import grad, vmap
 from maquette.transforms.interpreter import top
 from maquette.transforms.wrappers import BatchedTensor
@@ -201,3 +203,15 @@ def test_kron_of_operands_that_lie_in_different_orders() -> None:
     found = mq.vmap(mq.kron, in_dims=(0, -1))(x, y)
     assert mq.equal(found, mq.stack([mq.kron(x[i], y[..., i]) for i in range(4)]))
     assert mq.equal(found[0], mq.kron(x[0].contiguous(), y[..., 0].contiguous()))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda t: t.flip(()), lambda t: ops.aten.any.dims(t, []), lambda t: ops.aten.all.dims(t, [])],
+)
+def test_an_empty_list_of_dimensions_that_means_none_means_it_in_a_batch(
+    function: Callable[[mq.Tensor], mq.Tensor],
+) -> None:
+    batch = mq.arange(12).reshape(2, 2, 3)
+    for given in (batch, batch[0, 0]):
+        assert mq.equal(mq.vmap(function)(given), mq.stack([function(t) for t in given]))

@@ -74,6 +74,12 @@ def along(op: OpOverload) -> Rule:
     return _along(op)
 
 
+@BatchingForm
+def along_named(op: OpOverload) -> Rule:
+    """`along`, where an empty list of dimensions stands for none, as in ``flip``."""
+    return _along(op, empty_is_all=False)
+
+
 def along_like(argument: int) -> BatchingForm:
     """`along`, where operands of rank 0 and 1 go together, as an index and what it is an index of.
 
@@ -82,7 +88,7 @@ def along_like(argument: int) -> BatchingForm:
     return BatchingForm(lambda op: _along(op, argument))
 
 
-def _along(op: OpOverload, like: int | None = None) -> Rule:
+def _along(op: OpOverload, like: int | None = None, *, empty_is_all: bool = True) -> Rule:
     arguments = op._schema.arguments
     positions = [i for i, a in enumerate(arguments) if a.name in _DIM_NAMES]
     names = [arguments[i].name for i in positions]
@@ -98,7 +104,8 @@ def _along(op: OpOverload, like: int | None = None) -> Rule:
             own = rank if like is None else rank_of(given[i], dims[i])
             given[i] = to_front(given[i], dims[i], info.batch_size, 1 if own == 0 else 0)
         for i in positions:
-            given[i] = _shifted(given[i], rank)
+            none = not empty_is_all and given[i] is not None and given[i] in ((), [])
+            given[i] = [] if none else _shifted(given[i], rank)
         keywords = {a.name: v for a, v in zip(arguments[count:], given[count:])}
         result = op(*given[:count], **keywords)
         return (result, 0) if whole else (_without_last(result), 0)

@@ -26,7 +26,7 @@ from maquette.aten.common.axes import (
     spread,
     total,
 )
-from maquette.aten.common.batching_forms import along, over_all
+from maquette.aten.common.batching_forms import along, along_named, over_all
 from maquette.aten.common.large_arrays import loops_of_inexact, rows_along
 from maquette.aten.common.narrow_floats import converted
 from maquette.aten.common.operators import aten
@@ -434,12 +434,12 @@ def _truth(name: str) -> list[OperatorPage]:
 any_all, any_dim, any_dims = _truth("any")
 any_all.batching(over_all)
 any_dim.batching(along)
-any_dims.batching(along)
+any_dims.batching(along_named)
 describe("any", "Whether any element is true, or not zero: bool.")
 all_all, all_dim, all_dims = _truth("all")
 all_all.batching(over_all)
 all_dim.batching(along)
-all_dims.batching(along)
+all_dims.batching(along_named)
 describe("all", "Whether all elements are true, or not zero: bool.")
 
 

@@ -316,7 +316,7 @@ def plus_coo_kernel(
 
 
 def _lines(whole: Array, sparse_dim: int) -> Array:
-    """A tensor with its sparse dimensions as one, whose length a tensor of no elements tells too."""
+    """A tensor with its sparse dimensions as one, also where there are no elements."""
     size = whole.shape
     return whole.reshape(math.prod(size[:sparse_dim]), *size[sparse_dim:])
 

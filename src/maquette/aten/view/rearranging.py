@@ -13,7 +13,14 @@ import numpy as np
 
 from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array, wrap_existing_dim
-from maquette.aten.common.batching_forms import along, leading_of, rank_of, sized, to_front, wrapped
+from maquette.aten.common.batching_forms import (
+    along_named,
+    leading_of,
+    rank_of,
+    sized,
+    to_front,
+    wrapped,
+)
 from maquette.aten.common.channels_last import channels_second, with_channels_last
 from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.large_arrays import loops_of_places
@@ -62,7 +69,7 @@ def flip_kernel(xp: ModuleType, self: Array, dims: Ints) -> Array:
 
 
 flip.linear(self=lambda grad, dims: grad.flip(dims))
-flip.batching(along)
+flip.batching(along_named)
 
 fliplr = define("aten::fliplr(Tensor self) -> Tensor")
 fliplr.describe("`self` with the order turned along the second dimension; a copy.")

@@ -69,8 +69,8 @@ def _source(op: OpOverload, plan: DerivativePlan, text: KernelText) -> str:
         conditions = []
         lines_of_results = [*_base_lines(origin), *NEW_NODE, *_SEVERAL]
     if plan.of_reals:
-        first = "_e.meta" if len(text.results) == 1 else "_e.value[0]"
-        conditions += [f"{first}.dtype.is_complex"]
+        made = "_e.meta" if len(text.results) == 1 else "_e.value[0]"
+        conditions += [f"{made}.dtype.is_complex"]
     for i in plan.constant:
         conditions += [
             f"(p{i} is not None and p{i}.__class__ not in _NUMBERS and p{i}._keys & _req)"
