@@ -266,3 +266,18 @@ def test_a_transposed_output_may_end_with_places_that_nothing_reaches(
 
     assert transposed(x, w)[:, :, -1].abs().sum().item() == 0
     check_gradients(transposed, x.numpy(), w.numpy())
+
+
+@pytest.mark.parametrize("dims", [(0, 0, 0), (0, None, 0), (None, 0, None), (None, None, 0)])
+def test_batches_of_convolutions_refuse_a_bias_of_another_dtype(
+    dims: tuple[int | None, ...],
+) -> None:
+    parts = [
+        mq.ones((2, *size) if dim == 0 else size)
+        for size, dim in zip([(1, 2, 4, 4), (3, 2, 3, 3), (3,)], dims)
+    ]
+    found = mq.vmap(mq.nn.functional.conv2d, in_dims=dims)(*parts)
+    assert found.shape == (2, 1, 3, 2, 2)
+    assert bool((found == 19).all())
+    with pytest.raises(RuntimeError, match=r"and bias type .* should be the same"):
+        mq.vmap(mq.nn.functional.conv2d, in_dims=dims)(*parts[:2], parts[2].double())

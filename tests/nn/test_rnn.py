@@ -215,6 +215,8 @@ def test_what_cannot_be_packed_is_refused_in_pytorchs_words(call, words):
 def test_sizes_that_are_no_positive_integers_are_refused():
     with pytest.raises(ValueError, match="input_size must be greater than zero"):
         nn.GRU(0, 4)
+    with pytest.raises(TypeError, match="bias should be of type bool, got: int"):
+        nn.GRU(3, 4, bias=1)
     with pytest.raises(TypeError, match="hidden_size should be of type int, got: float"):
         nn.LSTM(3, 4.0)
 

@@ -272,9 +272,8 @@ class OperatorPage(functools.partial[Any]):
         """
         for name, slope in slopes.items():
             needs = ("grad", *parameter_names(slope))
-            derivatives_of(self.op).add(
-                Rule((name,), _diagonal(slope), needs, False, Kind.SLOPE, slope)
-            )
+            rule = Rule((name,), _diagonal(slope), needs, False, Kind.SLOPE, slope)
+            derivatives_of(self.op).add(rule)
 
     def holomorphic(self, /, **formulas: Callable[..., object]) -> None:
         """Register gradients of an elementwise operator that serve forward mode as well.
@@ -292,10 +291,7 @@ class OperatorPage(functools.partial[Any]):
         number that is added, as ``value`` of `constant_pad_nd`. The tangent is the operator itself
         on the tangents.
         """
-        constants = [name for name, transpose in transposes.items() if transpose is None]
-        if constants:
-            known = derivatives_of(self.op)
-            known.constants = (*known.constants, *constants)
+        derivatives_of(self.op).constants += tuple(n for n, f in transposes.items() if f is None)
         formulas = {name: f for name, f in transposes.items() if f is not None}
         return self._add_formulas(Kind.LINEAR, joint, formulas)
 

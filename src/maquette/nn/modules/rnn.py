@@ -103,9 +103,11 @@ class RNNBase(RecurrentChecks):
                 "num_layers=1",
                 stacklevel=4,
             )
-        for name in ("input_size", "hidden_size"):
-            if not isinstance(size := getattr(self, name), int):
-                raise TypeError(f"{name} should be of type int, got: {type(size).__name__}")
+        for name in ("input_size", "hidden_size", "bias", "batch_first"):
+            kind = int if name.endswith("size") else bool
+            if not isinstance(given := getattr(self, name), kind):
+                of = type(given).__name__
+                raise TypeError(f"{name} should be of type {kind.__name__}, got: {of}")
         for name in ("input_size", "hidden_size", "num_layers"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be greater than zero; got {getattr(self, name)}")
@@ -181,7 +183,8 @@ class RNNBase(RecurrentChecks):
             return self._mq_forward_packed(input, hx)
         if input.dim() not in (2, 3):
             raise ValueError(
-                f"{type(self).__name__}: Expected input to be 2D or 3D, got {input.dim()}D instead"
+                f"{type(self).__name__}: Expected input to be 2D or 3D, "
+                f"got {input.dim()}D tensor instead"
             )
         batched = input.dim() == 3
         start = self._mq_members(hx)

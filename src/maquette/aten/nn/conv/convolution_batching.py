@@ -6,6 +6,7 @@ from typing import Any
 
 from maquette.aten.common.batching_forms import to_front
 from maquette.aten.common.operators import aten
+from maquette.core.errors import check
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.pointwise import VmapInfo
 
@@ -20,6 +21,10 @@ def _biased(out: Tensor, bias: Tensor | None, d: int | None) -> Tensor:
     if bias is None or d is None:
         return out
     b = to_front(bias, d)
+    check(
+        b.dtype is out.dtype,
+        lambda: f"Input type ({out.dtype}) and bias type ({b.dtype}) should be the same",
+    )
     return out + b.reshape(b.shape[0], 1, -1, *[1] * (out.meta.ndim - 3))
 
 
@@ -39,13 +44,9 @@ def convolution_batching(
     # A filter each: groups of channels.
     images = _grouped(x, in_dims[0], size, 1)
     filters = _grouped(weight, in_dims[1], size, 0)
-    out = aten.convolution(images, filters, None, *options, groups * size)
-    out = out.unflatten(1, (size, -1)).movedim(1, 0)
-    if bias is not None and in_dims[2] is None:
-        bias, bias_dim = to_front(bias, None, size), 0
-    else:
-        bias_dim = in_dims[2]
-    return _biased(out, bias, bias_dim), 0
+    own_bias = None if bias is None else _grouped(bias, in_dims[2], size, 0)
+    out = aten.convolution(images, filters, own_bias, *options, groups * size)
+    return out.unflatten(1, (size, -1)).movedim(1, 0), 0
 
 
 def convolution_backward_batching(
