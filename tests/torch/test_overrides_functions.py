@@ -97,3 +97,56 @@ def test_functions_of_modules_are_resolved_as_PyTorchs_are() -> None:
     assert resolve(torch.stft) == "torch.functional.stft"
     assert resolve(torch.nn.init.constant_) == "torch.nn.init.constant_"
     assert torch.overrides.is_tensor_method_or_property(torch.Tensor.shape.__get__)  # type: ignore[attr-defined]  # a property
+
+
+def test_what_modes_alone_are_offered_has_a_name() -> None:
+    resolve = torch.overrides.resolve_name
+    assert resolve(torch.tensor) == "torch.tensor"
+    assert resolve(torch.zeros) == "torch.zeros"
+    assert resolve(torch.abs_) == "torch.abs_"
+    assert resolve(torch.Tensor.__truediv__) == "torch.Tensor.__truediv__"
+    assert resolve(torch.Tensor.__rdiv__) == "torch.Tensor.__rtruediv__"
+
+
+class _Arguments(torch.overrides.TorchFunctionMode):  # type: ignore[misc]  # by a name handed on
+    def __torch_function__(
+        self, func: Any, types: tuple[type, ...], args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.seen = func, types, args, kwargs
+        return -1
+
+
+def test_initial_values_are_handed_over_by_name() -> None:
+    x = torch.ones(2)
+    with _Arguments() as mode:
+        torch.nn.init.constant_(x, 3)
+    assert mode.seen == (torch.nn.init.constant_, (torch.Tensor,), (), {"tensor": x, "val": 3})
+
+
+def test_functions_that_are_operators_there_are_handed_over_as_written() -> None:
+    x = torch.ones(2, 2)
+    for call in (lambda: torch.nonzero(x), lambda: torch.tensor_split(x, 2)):
+        with _Arguments() as mode:
+            call()
+        assert mode.seen[1:] in (((), (x,), {}), ((), (x, 2), {}))
+
+
+def test_the_stack_of_modes_is_counted_and_changed_by_hand() -> None:
+    mode = _Arguments()
+    torch._C._push_on_torch_function_stack(mode)
+    try:
+        assert torch._C._len_torch_function_stack() == 1
+        assert torch._C._get_function_stack_at(0) is mode
+        with torch.overrides._pop_mode_temporarily() as popped:
+            assert popped is mode
+            assert torch.ones(2).dim() == 1
+        assert torch.ones(2) == -1
+    finally:
+        assert torch._C._pop_torch_function_stack() is mode
+    with pytest.raises(RuntimeError, match="empty"):
+        torch._C._pop_torch_function_stack()
+
+
+def test_setters_are_named() -> None:
+    resolve = torch.overrides.resolve_name
+    assert resolve(torch.Tensor.grad.__set__) == "torch.Tensor.grad.__set__"

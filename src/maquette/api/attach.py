@@ -31,6 +31,8 @@ from maquette.dispatch.torch_function import (
     is_overridden,
     modes_are_active,
     offered,
+    offered_in_python,
+    offered_member,
 )
 from maquette.symbolic.numbers import SymNumber
 from maquette.tensor.tensor import Tensor
@@ -47,6 +49,7 @@ def _binary(
     by_tensor = op.public_entry()
     by_number = by_tensor if scalar is None else _overload(operator, scalar).public_entry()
     known_as = dunder if dunder in _KNOWN_BY_DUNDER else operator
+    ask = offered_in_python if dunder in _IN_PYTHON else offered
 
     def public() -> Callable[..., object]:
         """What handlers of ``__torch_function__`` are told: ``Tensor.add`` of ``a + b``."""
@@ -71,7 +74,7 @@ def _binary(
             check_int(other)
             raise
         try:
-            return offered(public(), (self, other), {})
+            return ask(public(), (self, other), {})
         except NobodyAnswersError:
             return NotImplemented  # Python asks the other operand's class, then says what is wrong
 
@@ -103,8 +106,13 @@ def _answer(function: Callable[..., object], self: Tensor, other: object) -> obj
 
 # Operators that handlers know by Python's name for them; others by the method's.
 _KNOWN_BY_DUNDER = frozenset(
-    f"__{name}__" for name in "floordiv eq and or xor lshift rshift ifloordiv".split()
+    f"__{name}__"
+    for name in (
+        "floordiv eq and or xor lshift rshift pow iand ior ixor ilshift irshift ipow".split()
+    )
 )
+# Those that PyTorch has in Python: plain tensors count among the classes that are told.
+_IN_PYTHON = frozenset(("__floordiv__", "__pow__", "__ipow__"))
 
 
 def _overload(operator: str, overload: str) -> OpOverload:
@@ -193,7 +201,7 @@ def _reflected(dunder: str, rule: Callable[..., object]) -> Callable[..., object
     def method(self: Tensor, other: object) -> object:
         if _may_be_overridden(self) and is_overridden((self, other), {}):
             try:
-                return offered(getattr(Tensor, dunder), (self, other), {})
+                return offered_in_python(getattr(Tensor, dunder), (self, other), {})
             except NobodyAnswersError:
                 return NotImplemented
         if not isinstance(other, (Tensor, *_NUMBERS)):
@@ -225,7 +233,7 @@ def _reversed(self: Tensor) -> object:
 
 def _inverted(self: Tensor) -> object:
     if _may_be_overridden(self) and is_overridden((self,), {}):
-        return offered(Tensor.__invert__, (self,), {})
+        return offered_member(Tensor.__invert__, (self,), {})
     if self.meta.dtype.is_floating_point or self.meta.dtype.is_complex:
         raise TypeError(
             f"~ (operator.invert) is only implemented on integer and Boolean-type tensors, "

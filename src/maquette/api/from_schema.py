@@ -33,7 +33,7 @@ from maquette.dispatch.schemas.matching import MatchError
 from maquette.dispatch.schemas.schema import Argument
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
-from maquette.dispatch.torch_function import Overridden, offered
+from maquette.dispatch.torch_function import Overridden, offered, offered_member
 from maquette.symbolic.numbers import SymInt
 from maquette.tensor.tensor import Tensor
 
@@ -102,6 +102,8 @@ class _Forms:
         self.packet = packet
         self.name = packet.__name__
         self.at = at
+        # Whether it is a method that takes nothing: handlers are told of plain tensors too.
+        self.alone = bool(at) and not any(_takes_more(o) for o in overloads)
         self.only = overloads[0] if len(overloads) == 1 else None
         positional = [[a for a in o._schema.arguments if not a.kwarg_only][at:] for o in overloads]
         one_list = [p for p in positional if _one_list(p)]
@@ -216,6 +218,12 @@ class _Forms:
         return args
 
 
+def _takes_more(overload: OpOverload) -> bool:
+    """Whether a method takes anything besides its tensor by an overload."""
+    given = [a for a in overload._schema.arguments if not (a.kwarg_only and a.is_write)]
+    return len(given) > 1
+
+
 def _full(forms: _Forms) -> Face:
     """The function that takes all forms of a call."""
     plain, only, packet = forms.plain, forms.only, forms.packet
@@ -244,9 +252,11 @@ def _full(forms: _Forms) -> Face:
             if not failed_to_bind(error):
                 raise
             overridden = False
-        if overridden:
-            return offered(forms.face, args, kwargs)
-        return forms.translated(full, given, named)
+        if not overridden:
+            with contextlib.suppress(Overridden):
+                return forms.translated(full, given, named)
+        ask = offered_member if forms.alone else offered
+        return ask(forms.face, args, kwargs)
 
     return full
 

@@ -60,10 +60,13 @@ from maquette.dispatch.torch_function import overridable
 # Python over several operators: handlers of ``__torch_function__`` see each as one call.
 for _name in (
     "_segment_reduce", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_tensors",
-    "cartesian_prod", "cdist", "chain_matmul", "lu", "meshgrid", "nonzero", "norm",
-    "split", "stft", "tensor_split", "tensordot", "unique", "unique_consecutive",
+    "cartesian_prod", "cdist", "chain_matmul", "lu", "meshgrid", "norm", "split",
+    "stft", "tensordot", "unique", "unique_consecutive",
 ):  # fmt: skip
     globals()[_name] = overridable(globals()[_name])
+    globals()[_name].__module__ = "maquette"
+for _name in ("nonzero", "tensor_split"):  # operators of PyTorch, which overloads tell apart there
+    globals()[_name] = overridable(globals()[_name], as_written=True)
     globals()[_name].__module__ = "maquette"
 einsum = overridable(einsum, arranged=einsum_arguments)
 einsum.__module__ = "maquette"

@@ -107,6 +107,7 @@ def _start_gradient(out: Tensor | EdgeToken, grad: Grad, i: int, create_graph: b
     return ones
 
 
+@overridable
 def backward(
     tensors: Tensors,
     grad_tensors: Sequence[Grad] | Tensor | None = None,

@@ -176,11 +176,14 @@ class HigherOrderOperator(OperatorBase):
             answer = call_torch_function(self, args, kwargs, among)
             if answer is not NO_OVERRIDE:
                 return answer
-        keys = 0
-        for leaf in leaves:
-            if isinstance(leaf, TensorBase):
-                keys |= leaf._keys
-        return self._run(st.effective_keys(keys) & K.VISIBLE, args, kwargs)
+        return self._run(_keys_of(leaves), args, kwargs)
+
+    def call_unasked(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call it without an offer to ``__torch_function__``: for what is a plain function there.
+
+        What the functions given do is offered as ever.
+        """
+        return self._run(_keys_of(tree_flatten((args, kwargs))[0]), args, kwargs)
 
     def _run(self, ks: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         ks &= self.non_fallthrough_keys.raw_repr()
@@ -321,6 +324,15 @@ class HigherOrderOperator(OperatorBase):
         )
         with pop_mode_temporarily(DispatchKey.PreDispatch):
             return rule(mode, *args, **kwargs)
+
+
+def _keys_of(leaves: Sequence[object]) -> int:
+    """The effective key set of a call with these leaves, as this thread has it."""
+    keys = 0
+    for leaf in leaves:
+        if isinstance(leaf, TensorBase):
+            keys |= leaf._keys
+    return tls.st.effective_keys(keys) & K.VISIBLE
 
 
 def _pre_dispatch_acts() -> bool:

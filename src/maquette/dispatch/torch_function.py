@@ -12,7 +12,8 @@ import enum
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
@@ -196,18 +197,19 @@ class OverridingSwitch:
             _show_modes(st)
 
 
-_ACTIVE: list[None] = []  # as long as modes are active, in whatever thread
+ACTIVE: list[None] = []
+"""Not empty as long as modes are active, in whatever thread: members of tensors look here first."""
 
 
 def _push(st: DispatchState, mode: object) -> None:
-    _ACTIVE.append(None)
+    ACTIVE.append(None)
     st.function_modes.append(mode)
     st.add_include(TORCH_FUNCTION)
 
 
 def _pop(st: DispatchState) -> TorchFunctionMode:
     mode = st.function_modes.pop()
-    _ACTIVE.pop()
+    ACTIVE.pop()
     _show_modes(st)
     assert isinstance(mode, TorchFunctionMode)
     return mode
@@ -221,9 +223,31 @@ def _show_modes(st: DispatchState) -> None:
         st.drop_include(TORCH_FUNCTION)
 
 
+def push_mode(mode: TorchFunctionMode) -> None:
+    """Put a mode on top of this thread's, as entering its block does."""
+    _push(tls.st, mode)
+
+
+def pop_mode() -> TorchFunctionMode:
+    """Take the top mode of this thread away, and give it."""
+    if not tls.st.function_modes:
+        raise RuntimeError("trying to pop from an empty stack of function modes")
+    return _pop(tls.st)
+
+
+@contextmanager
+def pop_mode_temporarily() -> Iterator[TorchFunctionMode]:
+    """Without the top mode, for a block that gets it."""
+    mode = pop_mode()
+    try:
+        yield mode
+    finally:
+        push_mode(mode)
+
+
 def modes_are_active() -> bool:
     """Whether any thread may have an active function mode: a quick question that comes first."""
-    return bool(_ACTIVE)
+    return bool(ACTIVE)
 
 
 def get_current_function_mode() -> TorchFunctionMode | None:
@@ -256,17 +280,17 @@ def is_overridden(args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
 
 
 def member_is_overridden(t: TensorBase) -> bool:
-    """`is_overridden` of reading a member of a tensor that may have a handler.
+    """`is_overridden` of reading a member of a tensor.
 
     The handler that classes have who define none is passed over: it says what the member says.
     """
-    handler: Any = t.__torch_function__  # type: ignore[attr-defined]  # each class of tensors has it
     st = tls.st
     if st.function_modes:
         return True
-    if getattr(handler, "__func__", handler) in SILENT_HANDLERS:
+    if not (t._class_bits and st.subclass_functions):
         return False
-    return st.subclass_functions
+    handler: Any = t.__torch_function__  # type: ignore[attr-defined]  # each class of tensors has it
+    return getattr(handler, "__func__", handler) not in SILENT_HANDLERS
 
 
 SILENT_HANDLERS: set[object] = {disabled_torch_function}
@@ -301,21 +325,41 @@ def redispatch(
 
 
 def offered(
-    function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
+    function: Callable[..., object],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    among: tuple[object, ...] | None = None,
 ) -> object:
-    """What handlers answer to the call of a public function that met `Overridden`."""
-    answer = call_torch_function(function, args, kwargs)
+    """What handlers answer to the call of a public function that met `Overridden`.
+
+    among: as for `call_torch_function`.
+    """
+    answer = call_torch_function(function, args, kwargs, among)
     if answer is not NO_OVERRIDE:
         return answer
     with DisableTorchFunction():  # no handler is behind the keys of the arguments
         return function(*args, **kwargs)
 
 
+def offered_method(
+    method: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, object]
+) -> Any:
+    """`offered`, for methods of tensors whose types are declared: a handler may answer anything."""
+    return offered(method, args, kwargs)
+
+
 def offered_member(
     member: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, object]
 ) -> Any:
-    """`offered`, for members whose types are declared: a handler may answer anything."""
-    return offered(member, args, kwargs)
+    """`offered_method`, for members that take nothing: of any tensor the class is told."""
+    return offered(member, args, kwargs, args[:1])
+
+
+def offered_in_python(
+    method: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, object]
+) -> Any:
+    """`offered_method`, for what PyTorch has in Python: plain tensors count among the classes."""
+    return offered(method, args, kwargs, _tensors_with_handlers(args, kwargs))
 
 
 def overriding_arguments(
@@ -387,8 +431,10 @@ def call_torch_function(
     for value in among:
         asked.append(type(value))
         handler = torch_function_of(value)
-        if handler is None:  # a plain tensor among others
+        if handler is None:  # a plain tensor among others, or a tensor that is asked nothing
             handler = cast(Any, value).__torch_function__
+            if getattr(handler, "__func__", handler) is disabled_torch_function:
+                return NO_OVERRIDE
         elif getattr(handler, "__self__", None) is value:
             warnings.warn(_PLAIN_METHOD, stacklevel=3)
         result = handler(func, types, args, kwargs)
@@ -423,13 +469,15 @@ def overridable(
     function: _Function,
     *,
     as_written: bool = False,
+    by_name: bool = False,
     arranged: Callable[..., Sequence[object]] | None = None,
 ) -> _Function:
     """A function in Python over operators, offered to ``__torch_function__`` as one call.
 
     Handlers get parameters without a default as positional arguments and the others by name, all of
-    them, and plain tensors count among the classes; as_written: just as the caller wrote them;
-    arranged: makes the one form of the positional arguments that they get.
+    them, and plain tensors count among the classes; as_written: just as the caller wrote them, and
+    plain tensors do not count; by_name: all of them by name; arranged: makes the one form of the
+    positional arguments that they get.
     """
 
     @functools.wraps(function)
@@ -442,7 +490,7 @@ def overridable(
                 if a.__class__ not in _PLAIN and not _holds_plain(a):
                     break
             else:
-                if not _ACTIVE:
+                if not ACTIVE:
                     return function(*args, **kwargs)
         if is_overridden(args, kwargs):
             if takes_hop():
@@ -450,6 +498,9 @@ def overridable(
             if as_written:
                 return call_torch_function(public, args, kwargs)
             args, kwargs = call_with_defaults(function, args, kwargs)
+            if by_name:
+                kwargs = {**dict(zip(inspect.signature(function).parameters, args)), **kwargs}
+                args = ()
             if arranged is not None:
                 args = tuple(arranged(*args))
             return call_torch_function(public, args, kwargs, _tensors_with_handlers(args, kwargs))
@@ -483,7 +534,7 @@ def seen_by_modes(function: _Function) -> _Function:
 
     @functools.wraps(function)
     def public(*args: object, **kwargs: object) -> object:
-        if _ACTIVE and tls.st.function_modes:
+        if ACTIVE and tls.st.function_modes:
             answer = call_torch_function(public, args, kwargs, ())
             if answer is not NO_OVERRIDE:
                 return answer

@@ -117,7 +117,7 @@ def checkpoint(
             debug if settings.debug is None else settings.debug,
             early_stop if settings.early_stop is None else settings.early_stop,
         )
-        return checkpoint_op(function, how, args, kwargs)
+        return checkpoint_op.call_unasked(function, how, args, kwargs)
     if kwargs:
         raise ValueError(f"Unexpected keyword arguments: {','.join(kwargs)}")
     if context_fn is not noop_context_fn or debug:

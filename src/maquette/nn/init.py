@@ -31,6 +31,10 @@ _LINEAR = (
 _GAINS = {"tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 3.0 / 4}
 
 
+# PyTorch hands all arguments to handlers by name.
+_offered = functools.partial(overridable, by_name=True)
+
+
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """The factor that keeps the variance through a nonlinearity; `param` is leaky_relu's slope."""
     if nonlinearity in _LINEAR:
@@ -45,22 +49,35 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     return math.sqrt(2.0 / (1 + slope**2))
 
 
-@overridable
-def uniform_(
-    tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: object | None = None
-) -> Tensor:
-    """Uniform on [a, b)."""
+def _uniform(tensor: Tensor, a: float, b: float, generator: object | None) -> Tensor:
     with no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
-@overridable
+def _normal(tensor: Tensor, mean: float, std: float, generator: object | None) -> Tensor:
+    with no_grad():
+        return tensor.normal_(mean, std, generator=generator)
+
+
+def _filled(tensor: Tensor, val: float) -> Tensor:
+    with no_grad():
+        return tensor.fill_(val)
+
+
+@_offered
+def uniform_(
+    tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: object | None = None
+) -> Tensor:
+    """Uniform on [a, b)."""
+    return _uniform(tensor, a, b, generator)
+
+
+@_offered
 def normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: object | None = None
 ) -> Tensor:
     """Normal."""
-    with no_grad():
-        return tensor.normal_(mean, std, generator=generator)
+    return _normal(tensor, mean, std, generator)
 
 
 def trunc_normal_(
@@ -97,16 +114,15 @@ def trunc_normal_(
         return tensor if kept is tensor else tensor.copy_(kept)
 
 
-@overridable
+@_offered
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """`val` everywhere."""
-    with no_grad():
-        return tensor.fill_(val)
+    return _filled(tensor, val)
 
 
 def ones_(tensor: Tensor) -> Tensor:
     """Ones."""
-    return constant_(tensor, 1.0)
+    return _filled(tensor, 1.0)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
@@ -148,16 +164,16 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: object | None 
     """Uniform, of variance gain² * 2 / (fan_in + fan_out)."""
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
     bound = math.sqrt(3.0) * gain * math.sqrt(2.0 / float(fan_in + fan_out))
-    return uniform_(tensor, -bound, bound, generator)
+    return _uniform(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: object | None = None) -> Tensor:
     """Normal, of variance gain² * 2 / (fan_in + fan_out)."""
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
-    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / float(fan_in + fan_out)), generator)
+    return _normal(tensor, 0.0, gain * math.sqrt(2.0 / float(fan_in + fan_out)), generator)
 
 
-@overridable
+@_offered
 def kaiming_uniform_(
     tensor: Tensor,
     a: float = 0,
@@ -169,7 +185,7 @@ def kaiming_uniform_(
     if _is_empty(tensor):
         return tensor
     bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
-    return uniform_(tensor, -bound, bound, generator)
+    return _uniform(tensor, -bound, bound, generator)
 
 
 def kaiming_normal_(
@@ -182,7 +198,7 @@ def kaiming_normal_(
     """Normal, of variance gain² / fan, where the gain is that of `nonlinearity` with slope a."""
     if _is_empty(tensor):
         return tensor
-    return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
+    return _normal(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: object | None = None) -> Tensor:

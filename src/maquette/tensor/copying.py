@@ -79,7 +79,7 @@ def deep_copy(self: Tensor, memo: Memo) -> Tensor:
     is of another class, as it is unless the class says otherwise.
     """
     if modes_are_active() or overrides_torch_function(type(self)):
-        answer = call_torch_function(deep_copy, (self, memo), {})
+        answer = call_torch_function(deep_copy, (self, memo), {}, (self,))
         if answer is not NO_OVERRIDE:
             return cast(Tensor, answer)
     if not self.is_leaf:

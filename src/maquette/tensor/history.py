@@ -15,7 +15,7 @@ from maquette.core.scalar_types import dtype as DType
 from maquette.core.warned import warn
 from maquette.dispatch import keysets as K
 from maquette.dispatch.tls import tls
-from maquette.dispatch.torch_function import member_is_overridden, offered, offered_member
+from maquette.dispatch.torch_function import ACTIVE, member_is_overridden, offered_member
 from maquette.tensor.geometry import TensorGeometry
 from maquette.tensor.keys import ADINPLACE
 from maquette.tensor.up_to_date import take_history, tell_requires_grad
@@ -136,7 +136,7 @@ class TensorHistory(TensorGeometry):
     @property
     def requires_grad(self) -> bool:
         """Whether autograd records what is done with it; set on leaves alone."""
-        if self._class_bits and member_is_overridden(self):
+        if (self._class_bits or ACTIVE) and member_is_overridden(self):
             return offered_member(_REQUIRES_GRAD.__get__, (self,), {})
         if self._base is not None:
             take_history(self)
@@ -144,15 +144,15 @@ class TensorHistory(TensorGeometry):
 
     @requires_grad.setter
     def requires_grad(self, flag: bool) -> None:
-        if self._class_bits and member_is_overridden(self):
-            offered(_REQUIRES_GRAD.__set__, (self, flag), {})
+        if (self._class_bits or ACTIVE) and member_is_overridden(self):
+            offered_member(_REQUIRES_GRAD.__set__, (self, flag), {})
         else:
             self._require_grad(flag)
 
     @requires_grad.deleter
     def requires_grad(self) -> None:
-        if self._class_bits and member_is_overridden(self):
-            offered(_REQUIRES_GRAD.__delete__, (self,), {})
+        if (self._class_bits or ACTIVE) and member_is_overridden(self):
+            offered_member(_REQUIRES_GRAD.__delete__, (self,), {})
             return
         refuse_deletion("requires_grad")
 
@@ -181,12 +181,16 @@ class TensorHistory(TensorGeometry):
             raise RuntimeError(
                 f"only Tensors of floating point dtype can require gradients; this is {kind}"
             )
-        if requires_grad and self.is_inference() and not tls.st.inference:
+        if requires_grad and not self._keys & ADINPLACE and not tls.st.inference:
             raise RuntimeError(
                 "Setting requires_grad=True on inference tensor outside InferenceMode is not "
                 "allowed; clone() it first"
             )
-        if requires_grad is not self.requires_grad or self._base is not None:
+        if self._base is not None:
+            take_history(self)
+        # By the key, not the property: who makes a parameter asks nobody.
+        known = bool(self._keys & K.REQUIRES_GRAD)
+        if requires_grad is not known or self._base is not None:
             self._autograd().requires_grad = requires_grad
             tell_requires_grad(self)
         return self

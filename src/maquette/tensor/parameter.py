@@ -49,7 +49,8 @@ class Parameter(Tensor, metaclass=_ParameterType, has_handlers=False):
         if source.fake_mode is not None or type(source) not in (Tensor, cls, Parameter):
             return _marked(source, requires_grad)
         made = of_class(cls, alias(source))
-        made._require_grad(requires_grad)
+        if requires_grad:
+            made._require_grad()
         return made
 
 

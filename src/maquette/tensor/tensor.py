@@ -186,7 +186,7 @@ class Tensor(TensorHistory):
         return self.meta.shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
-        if not self.meta.shape:
+        if not self.dim():  # handlers are asked
             raise TypeError("iteration over a 0-d tensor")
         return iter(self.unbind(0))
 

@@ -27,6 +27,8 @@ from maquette.dispatch.packet import find_packet
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import (
     TorchFunctionState,
+    pop_mode,
+    push_mode,
     set_torch_function_state,
     torch_function_state,
 )
@@ -38,6 +40,8 @@ from maquette.tensor.tensor import Tensor
 from maquette.transforms.interpreter import temporarily_clear_interpreter_stack
 
 _get_nested_int = NestedInt
+_push_on_torch_function_stack = push_mode
+_pop_torch_function_stack = pop_mode
 _DisableTorchDispatch = no_dispatch
 _DisableFuncTorch = temporarily_clear_interpreter_stack
 # What classes set their handlers to, to switch them off.
@@ -113,6 +117,16 @@ def _is_cow_tensor(t: Tensor) -> bool:
 def _is_torch_function_mode_enabled() -> bool:
     """Whether a mode of functions is active in the thread."""
     return bool(tls.st.function_modes)
+
+
+def _len_torch_function_stack() -> int:
+    """How many function modes are active in the thread."""
+    return len(tls.st.function_modes)
+
+
+def _get_function_stack_at(level: int) -> object:
+    """The function mode at a level, counted from the outermost."""
+    return tls.st.function_modes[level]
 
 
 def _is_alias_of(a: Tensor, b: Tensor) -> bool:
@@ -351,7 +365,11 @@ def _warn() -> None:
 __all__ = [
     "StorageBase",
     "_is_alias_of",
+    "_get_function_stack_at",
     "_is_torch_function_mode_enabled",
+    "_len_torch_function_stack",
+    "_pop_torch_function_stack",
+    "_push_on_torch_function_stack",
     "_AutoDispatchBelowAutograd",
     "_DisableFuncTorch",
     "_DisableTorchDispatch",

@@ -7,7 +7,7 @@ import functools
 import importlib
 import inspect
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
 from maquette.api.overriding import (
@@ -134,8 +134,8 @@ _OF_DISTRIBUTED = frozenset(
     "reduce_scatter_single scatter send".split()
 )
 _NAMESPACES = (
-    "functional",
     "",
+    "functional",
     "nn.functional",
     "nn.init",
     "Tensor",
@@ -205,11 +205,35 @@ def resolve_name(f: Callable[..., object]) -> str | None:
     """Where PyTorch has a function, ``torch.Tensor.add``; None if nowhere."""
     if isinstance(f, OpOverload | OpOverloadPacket):
         return str(f)
+    if not isinstance(f, Hashable):
+        return None
+    return _names().get(f) or _name_elsewhere(f)
+
+
+@functools.cache
+def _names() -> dict[Callable[..., object], str]:
+    """The functions that can be overridden with their names; of several names, the last counts."""
+    named: dict[Callable[..., object], str] = {}
     for place, functions in _by_namespace().items():
         for name, function in functions.items():
-            if function == f:
-                getter = isinstance(f, types.MethodWrapperType)
-                return f"{place}.{name}.__get__" if getter else f"{place}.{name}"
+            if isinstance(function, types.MethodWrapperType):
+                member: Any = function.__self__  # a property; its setter is named likewise
+                named[member.__get__] = f"{place}.{name}.__get__"
+                named[member.__set__] = f"{place}.{name}.__set__"
+            else:
+                named[function] = f"{place}.{name}"
+    return named
+
+
+def _name_elsewhere(f: Callable[..., object]) -> str | None:
+    """The name of what modes alone are offered, as factories are, or of what `dir` leaves out."""
+    name = getattr(f, "__name__", "")
+    if not name or isinstance(f, types.MethodWrapperType):
+        return None
+    for place, space in _namespaces():
+        # `functional` hands on what is not its own.
+        if place != "torch.functional" and getattr(space, name, None) is f:
+            return f"{place}.{name}"
     return None
 
 

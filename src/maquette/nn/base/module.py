@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, cast
 
+from maquette.dispatch.torch_function import ACTIVE
 from maquette.nn.base.attributes import replace_shown
 from maquette.nn.base.conversion import Conversion
 from maquette.nn.base.hooks import registered, registration_hooks
@@ -101,12 +102,12 @@ class Module(Pickling, Conversion):
         """Drop the gradients of all parameters, or (set_to_none=False) fill them with zeros."""
         for parameter in self.parameters():
             ag = parameter._ag
-            grad = None if ag is None else ag.grad
+            grad = parameter.grad if ACTIVE else None if ag is None else ag.grad
             if ag is None or grad is None:
                 continue
             if set_to_none:
                 plain = type(parameter).grad is Tensor.grad and not parameter._class_bits
-                if plain and isinstance(ag, AutogradMeta):
+                if plain and not ACTIVE and isinstance(ag, AutogradMeta):
                     ag.grad = None  # what the property does, without asking anybody
                 else:
                     parameter.grad = None
