@@ -14,10 +14,12 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import maquette as mq
 from check_batching import WITHOUT_VALUES, cases, difference, leaves_of, with_tensors
+from maquette.dispatch.modes import TorchDispatchMode
 from maquette.dispatch.tags import Tag
 from maquette.fx.decompositions import core_aten_decompositions, decomposition_table
 
@@ -87,6 +89,41 @@ def run(patterns: Sequence[str], every: int) -> tuple[Counter[str], set[str], li
     return total, compared, failures
 
 
+class TakenApart(TorchDispatchMode):
+    """Runs the decompositions of what decompositions call, too; none may come back to itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables = {**core_aten_decompositions(), **decomposition_table}
+        self.inside: list[Any] = []
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        rule = self.tables.get(op, op)
+        if self.inside.count(op) > 2:
+            raise RecursionError(" calls ".join(str(o) for o in self.inside[-3:]))
+        self.inside.append(op)
+        try:
+            with nullcontext() if rule is op else self:
+                return rule(*args, **(kwargs or {}))
+        finally:
+            self.inside.pop()
+
+
+def recursions(patterns: Sequence[str], every: int) -> list[tuple[str, str]]:
+    """Recorded calls whose decompositions, with all tables in force, never end."""
+    found = []
+    for name, op, args, kwargs in cases(patterns, every):
+        try:
+            with warnings.catch_warnings(), mq.no_grad(), TakenApart():
+                warnings.simplefilter("ignore")
+                op(*args, **kwargs)
+        except RecursionError as error:
+            found.append((name, str(error)))
+        except Exception:  # noqa: BLE001  # what is refused is compared elsewhere
+            continue
+    return found
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ops", action="append", default=[])
@@ -99,9 +136,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         shown[name] += 1
         if shown[name] == 1 and len(shown) <= options.show:
             print(f"{name}: {reason}")
+    for name, reason in (endless := recursions(options.ops, options.every)):
+        print(f"{name}: {reason} without end")
     print(f"overloads: {len(compared)}, {len(shown)} with failures")
     print(", ".join(f"{kind}: {n}" for kind, n in total.most_common()))
-    return 1 if failures else 0
+    return 1 if failures or endless else 0
 
 
 if __name__ == "__main__":

@@ -26,6 +26,12 @@ def test_decompositions_equal_the_kernels():
     assert len(compared) > 50
 
 
+def test_decompositions_of_decompositions_come_to_an_end():
+    """`rsub` called itself, and with it whatever takes a tensor from a number."""
+    patterns = ["aten.rsub*", "aten.si*", "aten.lerp*", "aten.reflection*", "aten.mm*"]
+    assert check_decompositions.recursions(patterns, 5) == []
+
+
 @pytest.mark.verify
 def test_decompositions_equal_the_kernels_over_all_recordings():
     total, compared, failures = check_decompositions.run([], 1)

@@ -157,8 +157,7 @@ def nan_to_num(self: Any, nan: float | None, posinf: float | None, neginf: float
 
 @decomposes("rsub.Tensor", "rsub.Scalar")
 def rsub(self: Any, other: Any, alpha: Any) -> Any:
-    scaled = self if alpha == 1 else self * alpha
-    return other - scaled
+    return aten.sub.Tensor(other, self, alpha=alpha)  # a number less a tensor is `rsub` again
 
 
 @decomposes("sgn")
