@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from maquette.autograd.compiled_formulas import DerivativePlan
-from maquette.autograd.record import node_lines, recording_space, refusal_lines
+from maquette.autograd.record_source import node_lines, recording_space, refusal_lines
 from maquette.dispatch.generated import generate
 from maquette.dispatch.kernels import Boxed
 from maquette.dispatch.keysets import DispatchKey

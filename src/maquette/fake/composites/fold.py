@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 from maquette.autograd.node import NOWHERE, Edge, Node, OpNode, grad_edge, next_sequence
-from maquette.autograd.record import edge_lines
+from maquette.autograd.record_source import edge_lines
 from maquette.core.device import device
 from maquette.core.dtype import dtype
 from maquette.core.layout import layout, memory_format

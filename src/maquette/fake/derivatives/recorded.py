@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from maquette.autograd.compiled_formulas import DerivativePlan
-from maquette.autograd.record import (
-    JOINED,
+from maquette.autograd.record import JOINED
+from maquette.autograd.record_source import (
     NEW_NODE,
     first_history_lines,
     link_lines,
