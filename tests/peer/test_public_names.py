@@ -36,15 +36,11 @@ LEFT_OUT: dict[str, set[str]] = {
     "torch.backends.cuda": {
         "blas_workspace_size", "cublas_workspace_size", "cublaslt_workspace_size",
     },
-    "torch.compiler": {"config"},
-    "torch.cuda": {"sparse"},
     "torch.fft": {"Tensor"},  # listed by mistake
-    "torch.mps": {"profiler"},
     "torch.serialization": {
         "mkdtemp", "storage_to_tensor_type", "validate_hpu_device",
     },
     "torch.utils.checkpoint": {"GraphExecGroup"},  # a block is run again for each backward
-    "torch.xpu": {"streams"},
 }  # fmt: skip
 
 

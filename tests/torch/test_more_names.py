@@ -1,5 +1,8 @@
 """Names of torch.cuda, torch.jit, checkpoints and others: what they do, or what is absent."""
 
+import importlib
+from types import ModuleType
+
 import pytest
 
 import maquette as mq
@@ -143,3 +146,68 @@ def test_a_programs_kernel_may_say_that_it_is_not_deterministic() -> None:
             alert("mine")
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "accelerator.max_memory_allocated",
+        "cuda.FloatTensor",
+        "cuda.random.seed_all",
+        "func.debug_unwrap",
+        "fx.replace_pattern",
+        "jit.trace",
+        "library.triton_op",
+        "masked.MaskedTensor",
+        "return_types.all_return_types",
+        "utils.hooks.RemovableHandle",
+        "xpu.get_device_properties",
+    ],
+)
+def test_dir_tells_what_a_module_looks_up_itself(place: str) -> None:
+    path, _, name = place.rpartition(".")
+    module = importlib.import_module(f"maquette.torch.{path}")
+    assert name in dir(module)
+    assert hasattr(module, name)
+
+
+def test_a_device_that_is_not_there_says_so_in_any_form_of_call() -> None:
+    with pytest.raises(RuntimeError, match="no such device"):
+        torch.xpu.set_rng_state(torch.ones(1), "xpu")
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("accelerator.memory", "max_memory_allocated"),
+        ("backends.mha", "get_fastpath_enabled"),
+        ("backends.xnnpack", "enabled"),
+        ("compiler.config", "dynamic_sources"),
+        ("mps.event", "Event"),
+        ("nn.modules.linear_cross_entropy_options", "LinearCrossEntropyOptions"),
+        ("signal.windows.windows", "hann"),
+        ("xpu.streams", "Stream"),
+    ],
+)
+def test_modules_of_pytorch_can_be_imported(path: str, name: str, installed: ModuleType) -> None:
+    importlib.import_module(f"torch.{path.partition('.')[0]}")
+    assert hasattr(importlib.import_module(f"torch.{path}"), name)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["cuda.sparse", "distributed.config", "jit.frontend", "fx.experimental.validator"],
+)
+def test_modules_that_are_absent_say_so_when_used(path: str) -> None:
+    module = importlib.import_module(f"maquette.torch.{path}")
+    with pytest.raises(NotImplementedError, match=f"torch.{path}.Any is not supported"):
+        module.Any()
+
+
+def test_each_kind_of_operators_has_its_precision() -> None:
+    backends = torch.backends
+    assert (backends.cudnn.conv.fp32_precision, backends.mkldnn.rnn.fp32_precision) == (
+        "tf32",
+        "none",
+    )
+    assert backends.cuda.matmul.fp32_precision == "none"

@@ -29,6 +29,10 @@ _MODULES = {
 }
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES, "replace_pattern"})
+
+
 def __getattr__(name: str) -> Any:
     if name == "replace_pattern":
         return importlib.import_module(f"{__name__}.subgraph_rewriter").replace_pattern

@@ -86,6 +86,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ELSEWHERE, *importlib.import_module(_LATER).__all__})
+
+
 def __getattr__(name: str) -> object:
     if name in _ELSEWHERE:
         return getattr(importlib.import_module(_ELSEWHERE[name]), name)

@@ -350,7 +350,7 @@ _NOT_TORCH = frozenset(
     Any FakeTensor FakeTensorMode MissingName ModuleType TensorMeta annotations api array_api aten
     check check_index check_is_size check_not_implemented check_tensor_all check_type check_value
     core devices dispatch explain face fake families forwarding function_home higher_order importlib
-    installing later low_rank math old_names opaque_dtypes overridable parse_schema paths plan
+    installing later low_rank math old_names opaque_dtypes overridable paths plan
     running saving settings skip_data symbolic symbolic_numbers sys tensor_types tracing transforms
     zip_files
     """.split()

@@ -7,6 +7,9 @@ from maquette.torch.backends import (
     cuda,
     cudnn,
     cusparselt,
+    kleidiai,
+    mha,
+    miopen,
     mkl,
     mkldnn,
     mps,
@@ -14,6 +17,7 @@ from maquette.torch.backends import (
     openmp,
     opt_einsum,
     quantized,
+    xnnpack,
 )
 from maquette.torch.backends.flags import __allow_nonbracketed_mutation, flags_frozen
 
@@ -28,6 +32,9 @@ __all__ = [
     "cusparselt",
     "flags_frozen",
     "fp32_precision",
+    "kleidiai",
+    "mha",
+    "miopen",
     "mkl",
     "mkldnn",
     "mps",
@@ -35,4 +42,5 @@ __all__ = [
     "openmp",
     "opt_einsum",
     "quantized",
+    "xnnpack",
 ]

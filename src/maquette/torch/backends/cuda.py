@@ -17,6 +17,7 @@ class _Matmul:
 
     allow_fp16_reduced_precision_reduction = True
     allow_bf16_reduced_precision_reduction = True
+    fp32_precision = "none"  # kept
 
     @property
     def allow_tf32(self) -> bool:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from maquette.torch.backends.flags import OperatorFlags
+
 enabled = True
 benchmark = False
 benchmark_limit: int | None = 10
 deterministic = False
 allow_tf32 = True
+fp32_precision = "none"
+conv, rnn = OperatorFlags("tf32"), OperatorFlags("tf32")
 
 
 def is_available() -> bool:

@@ -6,6 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
+class OperatorFlags:
+    """Settings of one kind of operators; kept, the kernels do not read them."""
+
+    def __init__(self, fp32_precision: str = "none") -> None:
+        self.fp32_precision = fp32_precision
+
+
 def flags_frozen() -> bool:
     """False: nothing is frozen."""
     return False

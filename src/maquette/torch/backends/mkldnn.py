@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from maquette.torch.backends.flags import OperatorFlags
+
 enabled = True
 deterministic = False
 allow_tf32 = True
+fp32_precision = "none"
+matmul, conv, rnn = OperatorFlags(), OperatorFlags(), OperatorFlags()
 
 
 def is_available() -> bool:

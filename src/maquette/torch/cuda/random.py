@@ -1,5 +1,25 @@
-"""`torch.cuda.random`: there is no device whose numbers could be drawn."""
+"""`torch.cuda.random`: the generators of devices, which `torch.cuda` has."""
 
-from maquette.torch.face.forwarding import forward
+from maquette.torch.cuda import (
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
 
-__getattr__ = forward(__name__, "maquette.torch.cuda", path="cuda")
+__all__ = [
+    "get_rng_state",
+    "get_rng_state_all",
+    "initial_seed",
+    "manual_seed",
+    "manual_seed_all",
+    "seed",
+    "seed_all",
+    "set_rng_state",
+    "set_rng_state_all",
+]

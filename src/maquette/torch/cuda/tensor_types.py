@@ -14,3 +14,15 @@ ShortTensor = here.on_device(here.ShortTensor, "cuda")
 IntTensor = here.on_device(here.IntTensor, "cuda")
 LongTensor = here.on_device(here.LongTensor, "cuda")
 BoolTensor = here.on_device(here.BoolTensor, "cuda")
+__all__ = [
+    "BFloat16Tensor",
+    "BoolTensor",
+    "ByteTensor",
+    "CharTensor",
+    "DoubleTensor",
+    "FloatTensor",
+    "HalfTensor",
+    "IntTensor",
+    "LongTensor",
+    "ShortTensor",
+]

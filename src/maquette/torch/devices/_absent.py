@@ -92,7 +92,7 @@ def set_rng_state_all(new_states: object) -> None:
     """Nothing."""
 
 
-def _no_device(device: object = None) -> NoReturn:
+def _no_device(*args: object, **kwargs: object) -> NoReturn:
     raise RuntimeError("there is no such device here; ask is_available() first")
 
 
@@ -101,22 +101,36 @@ get_device_name = get_device_properties = get_device_capability = _no_device
 
 
 __all__ = [
+    "current_allocated_memory",
     "current_device",
     "current_device_index",
     "device",
     "device_count",
+    "driver_allocated_memory",
     "empty_cache",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "get_memory_info",
+    "get_rng_state",
     "get_rng_state_all",
+    "initial_seed",
     "is_available",
     "is_bf16_supported",
     "is_current_stream_capturing",
     "is_initialized",
     "manual_seed",
     "manual_seed_all",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
     "memory_allocated",
+    "memory_reserved",
+    "recommended_max_memory",
     "reset_peak_memory_stats",
     "set_device",
     "set_device_index",
+    "set_rng_state",
     "set_rng_state_all",
     "synchronize",
 ]

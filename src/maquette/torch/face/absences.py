@@ -39,6 +39,9 @@ ADVICE = {
     "_size_docs": _ELSEWHERE,
     "_thread_safe_fork": _PYTHON,
     "ao": _ELSEWHERE,
+    "backends.python_native": _ELSEWHERE,
+    "backends.xeon": _ONE_PROCESS,
+    "contrib": "use torch.utils.tensorboard",
     "autograd.profiler_legacy": "use torch.profiler, or Python's cProfile",
     "distributed._composable": _ONE_PROCESS,
     "distributed._functional_collectives": _ONE_PROCESS,
@@ -46,6 +49,14 @@ ADVICE = {
     "distributed.algorithms": _ONE_PROCESS,
     "distributed.autograd": _ONE_PROCESS,
     "distributed.checkpoint": _ONE_PROCESS,
+    **dict.fromkeys(
+        (
+            f"distributed.{name}"
+            for name in "argparse_util c10d_logger collective_utils config debug flight_recorder "
+            "logging_handlers remote_device".split()
+        ),
+        _ONE_PROCESS,
+    ),
     "distributed.constants": _ONE_PROCESS,
     "distributed.device_mesh": _ONE_PROCESS,
     "distributed.elastic": _ONE_PROCESS,
@@ -60,10 +71,39 @@ ADVICE = {
     "distributed.tensor": _ONE_PROCESS,
     "distributed.utils": _ONE_PROCESS,
     **dict.fromkeys(
-        (f"cuda.{n}" for n in "comm green_contexts jiterator nccl nvtx profiler tunable".split()),
+        (
+            f"cuda.{name}"
+            for name in "comm gds green_contexts jiterator nccl nvtx profiler sparse "
+            "tunable".split()
+        ),
         _NO_DEVICE,
     ),
     "export": _TRACE,
+    **dict.fromkeys(
+        (
+            f"fx.experimental.{name}"
+            for name in "accelerator_partitioner dynamic_spec meta_tracer migrate_gradual_types "
+            "partitioner_utils validator".split()
+        ),
+        _TRACE,
+    ),
+    **dict.fromkeys(
+        (
+            f"fx.passes.{name}"
+            for name in "backends net_min_base param_fetch regional_inductor runtime_assert".split()
+        ),
+        _TRACE,
+    ),
+    **dict.fromkeys(
+        (
+            f"jit.{name}"
+            for name in "frontend generate_bytecode mobile quantized supported_ops "
+            "unsupported_tensor_ops".split()
+        ),
+        _PYTHON,
+    ),
+    "mps.profiler": _NO_DEVICE,
+    "nativert": _ELSEWHERE,
     "nn.attention.experimental": _ELSEWHERE,
     "nn.attention.varlen": "attend to each sequence, or to nested tensors",
     "nn.backends": "call torch.nn.functional",
@@ -79,6 +119,7 @@ ADVICE = {
     **dict.fromkeys((f"onnx.symbolic_opset{n}" for n in range(7, 21)), _ELSEWHERE),
     **dict.fromkeys(("onnx._internal", "onnx.errors", "onnx.utils"), _ELSEWHERE),
     **dict.fromkeys(("onnx.operators", "onnx.ops", "onnx.verification"), _ELSEWHERE),
+    "onnx.testing": _ELSEWHERE,
     "package": "save a state_dict with torch.save",
     "quantization": _ELSEWHERE,
     **dict.fromkeys(
@@ -89,12 +130,19 @@ ADVICE = {
     "utils.hipify": _ELSEWHERE,
     "utils.jit": _PYTHON,
     "utils.throughput_benchmark": "use torch.utils.benchmark",
+    "utils.backcompat": "write the program for the PyTorch of today",
+    "utils.benchmark.utils.valgrind_wrapper": "measure with Timer.blocked_autorange",
     "utils.bottleneck": "use cProfile",
     "utils.bundled_inputs": _ELSEWHERE,
     "utils.cpp_extension": "write the operator with maquette.library",
+    "utils.cpp_backtrace": _PYTHON,
+    "utils.debug_log": "use Python's logging",
+    "utils.data.backward_compatibility": "use torch.utils.data.DataLoader",
     "utils.data.datapipes.dataframe": "map a pipe by a function of data frames",
     "utils.mobile_optimizer": _ELSEWHERE,
     "utils.model_dump": _ELSEWHERE,
+    "utils.show_pickle": "use Python's pickletools",
+    "utils.viz": "record memory with maquette.plan",
 }
 """By path below ``torch``, what to do instead; submodules of these are absent likewise."""
 

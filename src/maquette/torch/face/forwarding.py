@@ -61,7 +61,18 @@ def forward(
 
 
 def _listed(package: str) -> list[str]:
-    return list(getattr(_imported(package), "__all__", ()))
+    """The names that a package lists; of one that lists none, its own functions and classes."""
+    names = vars(_imported(package) or object)
+    listed = names.get("__all__")
+    if listed is not None:
+        return list(listed)
+    return [n for n, value in names.items() if n[0] != "_" and _home(value) == package]
+
+
+def _home(value: object) -> str | None:
+    """The module of a function or class, whatever a class says under `install`."""
+    found: str | None = getattr(value, "_mq_home", None) or getattr(value, "__module__", None)
+    return found
 
 
 def _public(module: ModuleType) -> list[str]:

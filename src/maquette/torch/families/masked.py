@@ -389,8 +389,15 @@ def normalize(
     return cast(Tensor, kept / mq.maximum(length, floor))
 
 
+_MASKED_TENSORS = ("MaskedTensor", "as_masked_tensor", "is_masked_tensor", "masked_tensor")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MASKED_TENSORS})
+
+
 def __getattr__(name: str) -> object:
     """Masked tensors, which take a while to import."""
-    if name in ("MaskedTensor", "as_masked_tensor", "is_masked_tensor", "masked_tensor"):
+    if name in _MASKED_TENSORS:
         return getattr(importlib.import_module("maquette.torch.masked_tensors"), name)
     raise AttributeError(f"module 'torch.masked' has no attribute '{name}'")

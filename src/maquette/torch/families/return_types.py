@@ -32,6 +32,10 @@ def pytree_register_structseq(cls: type) -> None:
     """Nothing: each class here is a node of pytrees from the start."""
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "all_return_types"})
+
+
 def __getattr__(name: str) -> object:
     if name == "all_return_types":
         found: object = [_class(n) for n in __all__ if n != "pytree_register_structseq"]

@@ -70,6 +70,7 @@ def replace_all_batch_norm_modules_(root: Module) -> Module:
 
 __getattr__ = forward(__name__, "maquette.transforms", "maquette.transforms.inspection")
 __all__ = [
+    "debug_unwrap",
     "functional_call",
     "functionalize",
     "grad",

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from maquette.nn.base import Module
+from maquette.torch.face.absent_names import names_of
 from maquette.torch.face.forwarding import forward
 from maquette.torch.face.later import functions_for_later
 from maquette.torch.helpers.futures import Future
@@ -143,6 +144,10 @@ _forwarded = forward(__name__)
 def onednn_fusion_enabled() -> bool:
     """False."""
     return False
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER, *names_of("jit"), "isinstance"})
 
 
 def __getattr__(name: str) -> object:

@@ -1,0 +1,27 @@
+"""`torch.compiler.config`: settings of the compiler, kept and not used: there is none."""
+
+import sys
+
+from maquette.torch.helpers.config_module import install_config_module
+
+job_id: str | None = None
+pgo_extra_read_key: str | None = None
+pgo_extra_write_key: str | None = None
+cache_key_tag = ""
+force_disable_caches = False
+dynamic_sources = ""
+dynamic_values = ""
+unbacked_sources = ""
+force_cudagraph_gc = False
+dynamic_shapes = True
+assume_static_by_default = True
+automatic_dynamic_shapes = True
+recompile_limit = 8
+accumulated_recompile_limit = 256
+verbose = False
+capture_scalar_outputs = False
+capture_dynamic_output_shape_ops = False
+log_file_name: str | None = None
+fail_on_recompile_limit_hit = False
+
+install_config_module(sys.modules[__name__])

@@ -1,0 +1,6 @@
+"""`torch.backends.kleidiai`: not available."""
+
+
+def is_available() -> bool:
+    """False."""
+    return False

@@ -1,0 +1,3 @@
+"""`torch.backends.miopen`: settings of a library that maquette does not use, kept."""
+
+immediate = False
