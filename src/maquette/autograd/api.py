@@ -113,9 +113,18 @@ def backward(
     grad_tensors: Sequence[Grad] | Tensor | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    grad_variables: Sequence[Grad] | Tensor | None = None,
     inputs: Tensors | None = None,
 ) -> None:
-    """Add to the ``.grad`` of all leaves (or of ``inputs``) the gradients of ``tensors``."""
+    """Add to the ``.grad`` of all leaves (or of ``inputs``) the gradients of ``tensors``.
+
+    grad_variables: ``grad_tensors`` by its former name.
+    """
+    if grad_variables is not None:
+        warnings.warn("`grad_variables` is now grad_tensors", FutureWarning, stacklevel=2)
+        if grad_tensors is not None:
+            raise RuntimeError("backward() takes grad_tensors or grad_variables, not both")
+        grad_tensors = grad_variables
     if tls.st.transforms and tls.st.transforms[-1].explicit:  # type: ignore[attr-defined]  # an interpreter
         raise RuntimeError(
             "backward() called inside a functorch transform. This is not supported, please use "
@@ -124,7 +133,7 @@ def backward(
         )
     if tls.st.transforms:  # forward mode by hand: reverse mode is that of the primals
         with PRIMALS[0](tensors, grad_tensors, inputs) as (tensors, grad_tensors, inputs):
-            return backward(tensors, grad_tensors, retain_graph, create_graph, inputs)
+            return backward(tensors, grad_tensors, retain_graph, create_graph, inputs=inputs)
     edges, grads = _start(_listed(tensors), grad_tensors, create_graph)
     keep = create_graph if retain_graph is None else retain_graph
     if create_graph:
@@ -366,7 +375,8 @@ def _tensor_backward(
     inputs: Tensors | None = None,
 ) -> None:
     """Gradients of this tensor, added to the ``.grad`` of the leaves it came from."""
-    backward(self, None if gradient is None else [gradient], retain_graph, create_graph, inputs)
+    given = None if gradient is None else [gradient]
+    backward(self, given, retain_graph, create_graph, inputs=inputs)
 
 
 for _name, _method in (

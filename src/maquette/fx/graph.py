@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import re
 import typing
 import warnings
@@ -273,13 +274,16 @@ class Graph:
 
     @compatibility(is_backward_compatible=True)
     def placeholder(
-        self, name: str, type_expr: Any | None = None, default_value: Any = ...
+        self,
+        name: str,
+        type_expr: Any | None = None,
+        default_value: Any = inspect.Signature.empty,
     ) -> Node:
         """An input called ``name``, after the inputs there are; ``*name`` takes the rest.
 
-        default_value: what it is if it is not given; ``...`` for an input that must be.
+        default_value: what it is if it is not given; an input that has none must be given.
         """
-        args = () if default_value is ... else (default_value,)
+        args = () if default_value is inspect.Signature.empty else (default_value,)
         return self.create_node("placeholder", name, args=args, type_expr=type_expr)
 
     @compatibility(is_backward_compatible=True)

@@ -5,6 +5,7 @@ Override the method of an op (`call_function` ...) to do something else for it.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -239,7 +240,7 @@ class Transformer(Interpreter):
     ) -> Any:
         """A placeholder of the new graph."""
         assert isinstance(target, str)
-        default = args[0] if args else ...
+        default = args[0] if args else inspect.Signature.empty
         return Proxy(self.new_graph.placeholder(target, default_value=default), self.tracer)
 
     @compatibility(is_backward_compatible=True)

@@ -91,11 +91,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    if name in _ELSEWHERE:
-        return getattr(importlib.import_module(_ELSEWHERE[name]), name)
-    if name.startswith("_"):
+    place = _ELSEWHERE.get(name, _LATER)
+    if place is _LATER and name not in importlib.import_module(_LATER).__all__:
         raise AttributeError(f"module 'maquette.library' has no attribute '{name}'")
-    module = importlib.import_module(_LATER)
-    if name not in module.__all__:
-        raise AttributeError(f"module 'maquette.library' has no attribute '{name}'")
-    return getattr(module, name)
+    return getattr(importlib.import_module(place), name)

@@ -128,7 +128,7 @@ def load(
     model: str,
     *args: object,
     source: str = "github",
-    trust_repo: object = None,
+    trust_repo: object = "check",
     force_reload: bool = False,
     verbose: bool = True,
     skip_validation: bool = False,

@@ -211,7 +211,7 @@ class _Splitter:
                 made = base.placeholder(
                     str(node.target),
                     type_expr=node.type,
-                    default_value=... if default is _NO_DEFAULT else default,
+                    default_value=default,
                 )
             elif node.op == "get_attr":
                 attributes[str(node.target)] = _attribute(self.m, str(node.target))

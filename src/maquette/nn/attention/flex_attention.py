@@ -147,8 +147,13 @@ class BlockMask:
         q_indices: Tensor | None,
         full_q_num_blocks: Tensor | None,
         full_q_indices: Tensor | None,
-        BLOCK_SIZE: tuple[int, int],
-        mask_mod: MaskMod,
+        BLOCK_SIZE: tuple[int, int] = (_DEFAULT_SPARSE_BLOCK_SIZE, _DEFAULT_SPARSE_BLOCK_SIZE),
+        mask_mod: MaskMod = noop_mask,
+        *,
+        dq_write_order: Tensor | None = None,
+        dq_write_order_full: Tensor | None = None,
+        dq_kv_order: Tensor | None = None,
+        dq_kv_order_spt: bool | None = None,
     ) -> None:
         if kv_indices.ndim < 2:
             raise RuntimeError("BlockMask must have at least 2 dimensions")
@@ -163,6 +168,9 @@ class BlockMask:
         self.full_q_indices = full_q_indices
         self.BLOCK_SIZE = BLOCK_SIZE
         self.mask_mod = mask_mod
+        # In which order a kernel of PyTorch's adds its gradients up; kept.
+        self.dq_write_order, self.dq_write_order_full = dq_write_order, dq_write_order_full
+        self.dq_kv_order, self.dq_kv_order_spt = dq_kv_order, dq_kv_order_spt
 
     @classmethod
     def from_kv_blocks(
@@ -296,8 +304,20 @@ def create_block_mask(
     device: Device | str | None = None,
     BLOCK_SIZE: BlockSize = _DEFAULT_SPARSE_BLOCK_SIZE,
     _compile: bool = False,
+    separate_full_blocks: bool = True,
+    compute_dq_write_order: bool = False,
+    dq_kv_order: object = True,
 ) -> BlockMask:
-    """The `BlockMask` of a mask function; None for B or H: the same for all."""
+    """The `BlockMask` of a mask function; None for B or H: the same for all.
+
+    separate_full_blocks: whether blocks that are seen whole have a list of their own. An order of
+    writing is of PyTorch's CUDA kernels alone: NotImplementedError.
+    """
+    if compute_dq_write_order:
+        raise NotImplementedError(
+            "create_block_mask(compute_dq_write_order=True) is not supported by maquette: leave "
+            "it out, gradients are added up in one order"
+        )
     size = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
     mask = create_mask(mask_mod, B, H, Q_LEN, KV_LEN, device).to(bool_)
     mask = mask.expand(B or 1, H or 1, Q_LEN, KV_LEN)
@@ -306,9 +326,13 @@ def create_block_mask(
     rows, columns = padded.shape[2] // size[0], padded.shape[3] // size[1]
     tiles = padded.reshape(B or 1, H or 1, rows, size[0], columns, size[1])
     seen = tiles.permute(0, 1, 2, 4, 3, 5).sum((-2, -1))
-    full = seen == size[0] * size[1]
-    part = (seen > 0) & ~full
-    (num, indices), (full_num, full_indices) = _ordered(part), _ordered(full)
+    full_num = full_indices = None
+    if separate_full_blocks:
+        full = seen == size[0] * size[1]
+        full_num, full_indices = _ordered(full)
+        num, indices = _ordered((seen > 0) & ~full)
+    else:
+        num, indices = _ordered(seen > 0)
     return BlockMask.from_kv_blocks(
         num, indices, full_num, full_indices,
         BLOCK_SIZE=size, mask_mod=mask_mod, seq_lengths=(Q_LEN, KV_LEN),

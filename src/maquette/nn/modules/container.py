@@ -142,6 +142,10 @@ class Sequential(_Indexed):
         del self[key]
         return module
 
+    def extend(self, sequential: Iterable[Module]) -> Sequential:  # type: ignore[override]  # PyTorch's name of the parameter
+        """Add modules at the end; TypeError unless they can be iterated over."""
+        return super().extend(sequential)
+
     def __add__(self, other: Sequential) -> Sequential:
         return Sequential(*self, *_checked_chain(other))
 

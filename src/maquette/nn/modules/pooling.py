@@ -69,7 +69,13 @@ class MaxPool3d(_MaxPoolNd):
     _mq_run = "max_pool3d"
 
 
-class AvgPool1d(Module):
+class _AvgPoolNd(Module):
+    def extra_repr(self) -> str:
+        """The window."""
+        return described(self, "kernel_size", "stride", "padding")
+
+
+class AvgPool1d(_AvgPoolNd):
     """The mean of each window of a sequence."""
 
     def __init__(
@@ -98,12 +104,8 @@ class AvgPool1d(Module):
             self.count_include_pad,
         )
 
-    def extra_repr(self) -> str:
-        """The window."""
-        return described(self, "kernel_size", "stride", "padding")
 
-
-class _AvgPoolNd(Module):
+class _AvgPoolDivided(_AvgPoolNd):
     _mq_run: ClassVar[str]
 
     def __init__(
@@ -135,18 +137,14 @@ class _AvgPoolNd(Module):
             self.divisor_override,
         )
 
-    def extra_repr(self) -> str:
-        """The window."""
-        return described(self, "kernel_size", "stride", "padding")
 
-
-class AvgPool2d(_AvgPoolNd):
+class AvgPool2d(_AvgPoolDivided):
     """The mean of each window of an image."""
 
     _mq_run = "avg_pool2d"
 
 
-class AvgPool3d(_AvgPoolNd):
+class AvgPool3d(_AvgPoolDivided):
     """The mean of each window of a volume."""
 
     _mq_run = "avg_pool3d"

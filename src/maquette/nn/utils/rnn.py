@@ -20,14 +20,14 @@ Lengths = Tensor | Sequence[int]
 Size = int  # where a method has the name
 
 
-class _Packed(NamedTuple):
+class PackedSequence_(NamedTuple):  # PyTorch's name
     data: Tensor
     batch_sizes: Tensor
     sorted_indices: Tensor | None = None
     unsorted_indices: Tensor | None = None
 
 
-class PackedSequence(_Packed):
+class PackedSequence(PackedSequence_):
     """A packed batch: data (sum of lengths, *), batch_sizes (longest length), on the cpu.
 
     sorted_indices: the batch's order before it was sorted by length, None if it was not;

@@ -175,18 +175,25 @@ def set_rng_state(new_state: Tensor) -> None:
 
 @contextmanager
 def fork_rng(
-    devices: Sequence[Device | str | int] | None = None, enabled: bool = True
+    devices: Sequence[Device | str | int] | None = None,
+    enabled: bool = True,
+    _caller: str = "fork_rng",
+    _devices_kw: str = "devices",
+    device_type: str | None = None,
 ) -> Iterator[None]:
     """Draws in the block leave no trace: default generators are where they were before.
 
-    devices: those that the block draws on beside the cpu, an int for a CUDA device; None for all.
+    devices: those that the block draws on beside the cpu, an int for one of ``device_type``, which
+    is cuda unless it is said; None for all. The names of the caller are for PyTorch's warnings.
     """
     if not enabled:
         yield
         return
     kept = list(_defaults.values())
     if devices is not None:
-        named = [Device("cuda", d) if isinstance(d, int) else Device(d) for d in devices]
+        named = [
+            Device(device_type or "cuda", d) if isinstance(d, int) else Device(d) for d in devices
+        ]
         kept = list({id(g): g for g in map(generator_of, [cpu, *named])}.values())
     before = {generator: generator.get_state() for generator in kept}
     try:

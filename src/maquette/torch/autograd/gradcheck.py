@@ -109,15 +109,24 @@ def gradgradcheck(
     inputs: Tensor | Sequence[Any],
     grad_outputs: Tensor | Sequence[Tensor] | None = None,
     *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
     gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
     check_fwd_over_rev: bool = False,
     check_rev_over_rev: bool = True,
-    **options: Any,
+    fast_mode: bool = False,
+    masked: bool = False,
 ) -> bool:
     """`gradcheck` of the gradients, as functions of inputs and of the outputs' gradients.
 
     gen_non_contig_grad_outputs: those are not contiguous. check_fwd_over_rev: tangents of the
-    gradients, check_rev_over_rev: gradients of them. options: as `gradcheck` has them.
+    gradients, check_rev_over_rev: gradients of them. The other options are as `gradcheck` has them.
     """
     if not check_fwd_over_rev and not check_rev_over_rev:
         raise AssertionError(
@@ -140,8 +149,22 @@ def gradgradcheck(
         found = grad(results, checked, their, create_graph=True, allow_unused=True)
         return tuple(g for g in found if g is not None)
 
-    modes = {"check_forward_ad": check_fwd_over_rev, "check_backward_ad": check_rev_over_rev}
-    return gradcheck(gradients, (*listed, *starts), **(options | modes))
+    return gradcheck(
+        gradients,
+        (*listed, *starts),
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad,
+        check_grad_dtypes=check_grad_dtypes,
+        check_batched_grad=check_batched_grad,
+        fast_mode=fast_mode,
+        check_forward_ad=check_fwd_over_rev,
+        check_backward_ad=check_rev_over_rev,
+        masked=masked,
+    )
 
 
 def _random_start(out: Tensor, scattered: bool) -> Tensor:

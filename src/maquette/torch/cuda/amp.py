@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Callable
 from typing import Any
 
 from maquette.core import dtype as dtypes
@@ -27,13 +27,31 @@ class autocast(amp.autocast):
 class GradScaler(amp.GradScaler):
     """`torch.amp.GradScaler` for cuda."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(
+        self,
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
         warn_of_old_place("cuda", "GradScaler")
-        super().__init__("cuda", *args, **options)
+        super().__init__(
+            "cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled
+        )
 
 
-custom_fwd = functools.partial(amp.custom_fwd, device_type="cuda")
-custom_bwd = functools.partial(amp.custom_bwd, device_type="cuda")
+def custom_fwd(
+    fwd: Callable[..., Any] | None = None, *, cast_inputs: dtypes.dtype | None = None
+) -> Any:
+    """`torch.amp.custom_fwd` for cuda."""
+    return amp.custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
+
+
+def custom_bwd(bwd: Callable[..., Any]) -> Callable[..., Any]:
+    """`torch.amp.custom_bwd` for cuda."""
+    return amp.custom_bwd(bwd, device_type="cuda")
+
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 __getattr__ = forward(__name__, "maquette.amp")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from maquette.core import dtype as dtypes
 from maquette.torch import amp
 from maquette.torch.devices.old_amp import warn_of_old_place
@@ -25,9 +23,16 @@ class autocast(amp.autocast):
 class GradScaler(amp.GradScaler):
     """`torch.amp.GradScaler` for the cpu."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(
+        self,
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
         warn_of_old_place("cpu", "GradScaler")
-        super().__init__("cpu", *args, **options)
+        super().__init__("cpu", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
 
 
 __all__ = ["GradScaler", "autocast"]

@@ -49,12 +49,12 @@ class EventList(list[Any]):
 
     def key_averages(
         self,
-        group_by_input_shape: bool = False,
+        group_by_input_shapes: bool = False,
         group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
     ) -> EventList:
         """A sum for each name, and for each list of shapes or stack if asked."""
-        sums = grouped(self, group_by_input_shape, group_by_stack_n, group_by_overload_name)
+        sums = grouped(self, group_by_input_shapes, group_by_stack_n, group_by_overload_name)
         return self._like(sums)
 
     def total_average(self) -> FunctionEventAvg:

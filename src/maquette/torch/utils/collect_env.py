@@ -36,8 +36,8 @@ def get_platform() -> str:
     return sys.platform
 
 
-def get_os() -> str:
-    """The operating system and its kernel."""
+def get_os(run_lambda: object = None) -> str:
+    """The operating system and its kernel; no command is run."""
     return f"{platform.system()} {platform.release()} ({platform.machine()})"
 
 
@@ -46,12 +46,12 @@ def get_libc_version() -> str:
     return "-".join(part for part in platform.libc_ver() if part) or "N/A"
 
 
-def get_cpu_info() -> str:
-    """The processor, and how many there are."""
+def get_cpu_info(run_lambda: object = None) -> str:
+    """The processor, and how many there are; no command is run."""
     return f"{platform.processor() or platform.machine()}, {os.cpu_count()} logical processors"
 
 
-def get_pip_packages() -> str:
+def get_pip_packages(run_lambda: object = None, patterns: object = None) -> str:
     """The packages that maquette uses, ``name==version``, a line each."""
     found = []
     for name in _PACKAGES:

@@ -60,7 +60,9 @@ class ConstantPad3d(_ConstantPadNd):
     _dims = 3
 
 
-class _ZeroPad(_ConstantPadNd):
+class ZeroPad1d(ConstantPad1d):
+    """Pads a sequence by zeros."""
+
     def __init__(self, padding: Sizes) -> None:
         super().__init__(padding, 0.0)
 
@@ -69,58 +71,70 @@ class _ZeroPad(_ConstantPadNd):
         return f"{self.padding}"
 
 
-class ZeroPad1d(_ZeroPad):
-    """Pads a sequence by zeros."""
+class ZeroPad2d(ConstantPad2d):
+    """Pads an image by zeros."""
+
+    def __init__(self, padding: Sizes) -> None:
+        super().__init__(padding, 0.0)
+
+    def extra_repr(self) -> str:
+        """The widths."""
+        return f"{self.padding}"
+
+
+class ZeroPad3d(ConstantPad3d):
+    """Pads a volume by zeros."""
+
+    def __init__(self, padding: Sizes) -> None:
+        super().__init__(padding, 0.0)
+
+    def extra_repr(self) -> str:
+        """The widths."""
+        return f"{self.padding}"
+
+
+class _ReflectionPadNd(_Pad):
+    _mode = "reflect"
+
+
+class ReflectionPad1d(_ReflectionPadNd):
+    """Pads a sequence by its mirror image."""
 
     _dims = 1
 
 
-class ZeroPad2d(_ZeroPad):
-    """Pads an image by zeros."""
+class ReflectionPad2d(_ReflectionPadNd):
+    """Pads an image by its mirror image."""
 
     _dims = 2
 
 
-class ZeroPad3d(_ZeroPad):
-    """Pads a volume by zeros."""
+class ReflectionPad3d(_ReflectionPadNd):
+    """Pads a volume by its mirror image."""
 
     _dims = 3
 
 
-class ReflectionPad1d(_Pad):
-    """Pads a sequence by its mirror image."""
-
-    _dims, _mode = 1, "reflect"
+class _ReplicationPadNd(_Pad):
+    _mode = "replicate"
 
 
-class ReflectionPad2d(_Pad):
-    """Pads an image by its mirror image."""
-
-    _dims, _mode = 2, "reflect"
-
-
-class ReflectionPad3d(_Pad):
-    """Pads a volume by its mirror image."""
-
-    _dims, _mode = 3, "reflect"
-
-
-class ReplicationPad1d(_Pad):
+class ReplicationPad1d(_ReplicationPadNd):
     """Pads a sequence by its ends."""
 
-    _dims, _mode = 1, "replicate"
+    _dims = 1
 
 
-class ReplicationPad2d(_Pad):
+class ReplicationPad2d(_ReplicationPadNd):
     """Pads an image by its border."""
 
-    _dims, _mode = 2, "replicate"
+    _dims = 2
 
 
-class ReplicationPad3d(_Pad):
+class ReplicationPad3d(_ReplicationPadNd):
     """Pads a volume by its border."""
 
-    _dims, _mode = 3, "replicate"
+    _dims = 3
 
 
 class _CircularPadNd(_Pad):

@@ -32,14 +32,11 @@ class Dataset(Generic[T_co]):
         return ConcatDataset([self, other])  # type: ignore[list-item]  # sized, or an error
 
 
-class IterableDataset(Dataset[T_co]):
-    """Samples one after another: subclasses define ``__iter__``."""
+class IterableDataset(Dataset[T_co], Iterable[T_co]):
+    """Samples one after another: subclasses define ``__iter__``, or cannot be made."""
 
     def __add__(self, other: Dataset[T_co]) -> ChainDataset:  # type: ignore[override]  # of its kind
         return ChainDataset([self, other])  # type: ignore[list-item]  # iterable, or an error
-
-    def __iter__(self) -> Iterator[T_co]:
-        raise NotImplementedError("Subclasses of IterableDataset should implement __iter__.")
 
 
 class TensorDataset(Dataset[tuple[Tensor, ...]]):

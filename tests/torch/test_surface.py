@@ -1,0 +1,89 @@
+"""The surface of torch as programs meet it: relations of classes, parameters, defaults."""
+
+import inspect
+from collections.abc import Iterable
+
+import pytest
+
+import maquette.torch as torch
+from maquette.torch.autograd.profiler_util import EventList
+from maquette.torch.nn.attention.flex_attention import create_block_mask, noop_mask
+from maquette.torch.nn.modules import padding, pooling
+
+
+@pytest.mark.parametrize(
+    ("kind", "base"),
+    [
+        (torch.nn.ZeroPad2d, torch.nn.ConstantPad2d),
+        (torch.nn.ReflectionPad1d, padding._ReflectionPadNd),
+        (torch.nn.ReplicationPad3d, padding._ReplicationPadNd),
+        (torch.nn.AvgPool1d, pooling._AvgPoolNd),
+        (torch.nn.AvgPool3d, pooling._AvgPoolNd),
+        (torch.nn.utils.rnn.PackedSequence, torch.nn.utils.rnn.PackedSequence_),
+        (torch.utils.data.IterableDataset, Iterable),
+    ],
+)
+def test_classes_derive_from_what_pytorchs_do(kind: type, base: type) -> None:
+    """Programs tell layers apart by `isinstance`."""
+    assert issubclass(kind, base)
+    assert base in kind.__mro__ or base is Iterable
+
+
+def test_a_data_set_without_samples_cannot_be_made() -> None:
+    class Empty(torch.utils.data.IterableDataset[int]):
+        pass
+
+    with pytest.raises(TypeError, match="abstract"):
+        Empty()
+
+
+def names(function: object) -> list[str]:
+    return list(inspect.signature(function).parameters)
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (torch.nn.Sequential.extend, ["self", "sequential"]),
+        (EventList.key_averages, ["self", "group_by_input_shapes"]),
+        (torch.autograd.backward, ["tensors", "grad_tensors", "retain_graph", "create_graph"]),
+        (torch.cuda.amp.GradScaler, ["init_scale", "growth_factor", "backoff_factor"]),
+        (torch.cuda.amp.custom_fwd, ["fwd", "cast_inputs"]),
+        (torch.autograd.gradgradcheck, ["func", "inputs", "grad_outputs", "eps", "atol"]),
+        (torch.random.fork_rng, ["devices", "enabled", "_caller", "_devices_kw", "device_type"]),
+        (torch.utils.collect_env.get_pip_packages, ["run_lambda", "patterns"]),
+    ],
+)
+def test_parameters_have_pytorchs_names(function: object, expected: list[str]) -> None:
+    assert names(function)[: len(expected)] == expected
+
+
+def test_T63_backward_takes_gradients_by_their_former_name() -> None:
+    x = torch.ones(2, requires_grad=True)
+    with pytest.warns(FutureWarning, match="grad_tensors"):
+        torch.autograd.backward(x * 2, None, None, False, torch.ones(2))
+    assert x.grad.tolist() == [2.0, 2.0]
+
+
+def test_blocks_that_are_seen_whole_have_no_list_of_their_own_unless_asked() -> None:
+    made = create_block_mask(
+        lambda b, h, q, kv: q >= kv, None, None, 256, 256, separate_full_blocks=False
+    )
+    assert made.full_kv_indices is None
+    assert made.kv_num_blocks.tolist() == [[[1, 2]]]
+    with pytest.raises(NotImplementedError, match="compute_dq_write_order"):
+        create_block_mask(noop_mask, 1, 1, 2, 2, compute_dq_write_order=True)
+
+
+def test_a_placeholder_is_given_no_default_by_inspects_word_for_none() -> None:
+    graph = torch.fx.Graph()
+    plain = graph.placeholder("x", default_value=inspect.Signature.empty)
+    assert plain.args == ()
+    assert graph.placeholder("y", default_value=None).args == (None,)
+
+
+def test_generators_of_a_kind_of_device_are_kept() -> None:
+    before = torch.get_rng_state()
+    with torch.random.fork_rng(devices=[], device_type="cpu"):
+        torch.rand(3)
+    assert torch.equal(torch.get_rng_state(), before)
