@@ -188,3 +188,38 @@ def test_fake_tensors_say_that_they_are_torchs(installed: ModuleType) -> None:
     fakes = importlib.import_module("torch._subclasses.fake_tensor")
     kinds = fakes.FakeTensor, fakes.FakeTensorMode
     assert {kind.__module__ for kind in kinds} == {"torch._subclasses.fake_tensor"}
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "home"),
+    [
+        ("torch", "relu", "torch"),
+        ("torch", "einsum", "torch"),
+        ("torch.nn.functional", "gelu", "torch.nn.functional"),
+        ("torch.nn.functional", "conv2d", "torch.nn.functional"),
+        ("torch.nn.init", "normal_", "torch.nn.init"),
+        ("torch.linalg", "qr", "torch._C._linalg"),
+        ("torch.fft", "fft", "torch._C._fft"),
+    ],
+)
+def test_functions_say_that_they_are_in_torch(
+    place: str, name: str, home: str, installed: ModuleType
+) -> None:
+    function = getattr(importlib.import_module(place), name)
+    assert function.__module__ == home
+    assert pickle.loads(pickle.dumps(function)) is function
+
+
+def test_a_function_of_torch_in_a_programs_class_is_no_method(installed: ModuleType) -> None:
+    class Own(torch.nn.Module):
+        act = importlib.import_module("torch").relu
+
+    assert Own().act(torch.ones(1)).item() == 1
+
+
+def test_functions_of_torch_are_normalized_under_install(installed: ModuleType) -> None:
+    importlib.import_module("torch.nn")
+    schemas = importlib.import_module("torch.fx.operator_schemas")
+    relu = importlib.import_module("torch").relu
+    assert list(schemas.normalize_function(relu, (torch.ones(1),), {}).kwargs) == []
+    assert schemas.get_signature_for_torch_op(relu) is not None

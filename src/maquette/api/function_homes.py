@@ -65,3 +65,12 @@ def function_home(name: str) -> str | None:
     if name in _NO_FUNCTIONS or name.endswith(_STEPS):
         return None
     return None if name.endswith("_") and name not in _IN_PLACE else "torch"
+
+
+def own_module(function: object) -> str:
+    """The module of maquette that has a function, whatever it says under `maquette.torch.install`.
+
+    That of other functions as it stands; "" for one without.
+    """
+    found: str | None = getattr(function, "_mq_home", None) or getattr(function, "__module__", "")
+    return found or ""

@@ -15,7 +15,7 @@ import types
 import typing
 from collections.abc import Callable
 
-from maquette.api.function_homes import function_home
+from maquette.api.function_homes import function_home, own_module
 from maquette.tensor.tensor import Tensor
 
 _NUMBERED = re.compile(r"(.*)_(\d+)$")
@@ -153,7 +153,7 @@ def qualified_name(function: Callable[..., object]) -> str:
         return f"{class_name(function.__objclass__)}.{name}"
     if getattr(Tensor, name, None) is function:
         return f"torch.Tensor.{name}"
-    module = getattr(function, "__module__", None)
+    module = own_module(function) or None
     if module == "maquette":  # the function of an operator
         return f"{function_home(name) or 'torch._VF'}.{name}"
     if module is None or name == "<lambda>":

@@ -14,6 +14,7 @@ import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
+from maquette.api.function_homes import own_module
 from maquette.core.device import device
 from maquette.core.dtype import dtype
 from maquette.core.layout import layout, memory_format
@@ -105,9 +106,9 @@ def _packet_of(op: Callable[..., Any]) -> OpOverloadPacket | None:
         return cast(OpOverloadPacket, face_of)
     if not isinstance(op, types.FunctionType):
         return None
-    if op.__module__ == "maquette":
+    if own_module(op) == "maquette":
         return PACKETS.get(f"aten::{op.__name__}")
-    if op.__module__.startswith("maquette.nn.functional"):
+    if own_module(op).startswith("maquette.nn.functional"):
         return _functional_packet(op)
     return None
 

@@ -14,6 +14,7 @@ from types import NoneType
 from typing import Any, Literal
 
 import maquette.symbolic as symbolic  # its modules are loaded when a name is asked for
+from maquette.api.function_homes import own_module
 from maquette.autograd.grad_mode import set_recording
 from maquette.core import pytree
 from maquette.core.symbols import node_of
@@ -166,7 +167,8 @@ class PythonKeyTracer(Tracer):
 
 # --- one trace -------------------------------------------------------------------------------
 
-_FACES_OF_OPERATORS = ("maquette.api.", "maquette.tensor.")  # functions and methods in Python
+# Functions and methods in Python; methods say that they are in "maquette" itself.
+_FACES_OF_OPERATORS = ("maquette.api.", "maquette.tensor.", "maquette..")
 
 
 def fake_signature(function: Callable[..., Any], count: int) -> Callable[..., Any]:
@@ -185,7 +187,7 @@ def _has_plain_signature(function: Callable[..., Any]) -> bool:
         return False
     # PyTorch's are builtins, whose parameters cannot be told: a call may leave out any of them.
     is_operator = getattr(function, "as_written", False)
-    return not is_operator and not (plain.__module__ or "").startswith(_FACES_OF_OPERATORS)
+    return not is_operator and not f"{own_module(plain)}..".startswith(_FACES_OF_OPERATORS)
 
 
 def wrap_key(

@@ -22,6 +22,7 @@ from typing import Any
 
 from maquette.api import functions
 from maquette.api.checks import _assert
+from maquette.api.function_homes import own_module
 from maquette.autograd.grad_mode import set_grad_enabled
 from maquette.core import pytree
 from maquette.fx.compatibility import compatibility
@@ -68,7 +69,7 @@ class PHWithMeta(PHBase):
 def _annotation(function: Callable[..., Any], name: str) -> Any:
     """The type of a parameter, or of the result; our own functions say ``Any`` for none."""
     found = function.__annotations__.get(name)
-    ours = (function.__module__ or "").startswith("maquette.")  # some have none
+    ours = own_module(function).startswith("maquette.")  # some have none
     return None if ours and found in (Any, "Any") else found
 
 

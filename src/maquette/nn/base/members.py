@@ -20,6 +20,7 @@ from collections.abc import ItemsView, Iterator, KeysView, MutableMapping, Value
 from types import CodeType, FunctionType
 from typing import Any, Generic, TypeVar
 
+from maquette.api.function_homes import own_module
 from maquette.nn.base.attributes import Attributes, read_attribute
 from maquette.nn.base.hooks import registered, registration_hooks
 from maquette.nn.parameter import Parameter
@@ -171,10 +172,7 @@ def _unbind_functions(cls: type) -> None:
     if cls.__module__.partition(".")[0] in ("maquette", "torch"):
         return
     for name, member in list(vars(cls).items()):
-        if (
-            isinstance(member, FunctionType)
-            and (member.__module__ or "").partition(".")[0] == "maquette"
-        ):
+        if isinstance(member, FunctionType) and own_module(member).partition(".")[0] == "maquette":
             if member.__qualname__ == member.__name__:  # no method of another class
                 setattr(cls, name, staticmethod(member))
 

@@ -142,7 +142,7 @@ class Sequential(_Indexed):
         del self[key]
         return module
 
-    def extend(self, sequential: Iterable[Module]) -> Sequential:  # type: ignore[override]  # PyTorch's name of the parameter
+    def extend(self, sequential: Iterable[Module]) -> Sequential:
         """Add modules at the end; TypeError unless they can be iterated over."""
         return super().extend(sequential)
 

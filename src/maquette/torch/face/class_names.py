@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import sys
 from operator import methodcaller
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
+from maquette.api.function_homes import function_home
 from maquette.aten.linalg.factorizations import LinAlgError
 from maquette.autograd.custom import FunctionCtx
 from maquette.autograd.function import Function
@@ -61,7 +62,8 @@ _MET = (
     "fx", "hub", "jit", "library", "masked", "monitor", "multiprocessing", "nn", "optim",
     "profiler", "quasirandom", "serialization", "sparse", "utils", "xpu",
 )  # fmt: skip
-_named: set[type] = set()
+_FUNCTIONS = ("maquette.nn.functional", "maquette.nn.init", "maquette.nn.utils")
+_named: set[type | FunctionType] = set()
 
 
 def name_types() -> None:
@@ -102,14 +104,19 @@ def name_loaded(package: str) -> None:
 
 
 def name_found(found: object, place: str) -> None:
-    """Name a class that the module ``torch.<place>`` hands on, while `install` holds.
+    """Name a class or function that ``torch.<place>`` hands on, while `install` holds.
 
     Where PyTorch has the file of its module, there; else where it was found.
     """
-    if not isinstance(found, type) or sys.modules.get("torch") is not sys.modules[_FACE]:
+    if (
+        not isinstance(found, type | FunctionType)
+        or sys.modules.get("torch") is not sys.modules[_FACE]
+    ):
         return
     module = found.__module__
-    if module.startswith("maquette."):
+    if module == "maquette":  # the function of an operator
+        _name(found, function_home(found.__name__) or "torch")
+    elif module and module.startswith("maquette."):
         own = torch_path(module) or module.startswith(_FACE)
         _name(found, torch_file(module, found.__name__) if own else f"torch.{place}".rstrip("."))
 
@@ -117,8 +124,9 @@ def name_found(found: object, place: str) -> None:
 def _name_classes(module: ModuleType) -> None:
     own = module.__name__
     listed = vars(module).get("__all__", ())
+    kinds = type | FunctionType if own.startswith(_FUNCTIONS) else type
     for name, value in list(vars(module).items()):
-        if not isinstance(value, type):
+        if not isinstance(value, kinds):
             continue
         if value.__module__ == own:
             _name(value, torch_file(own, name))
