@@ -74,6 +74,14 @@ def test_classes_are_of_torch_wherever_they_are_found(place: str, installed: Mod
     assert pickle.loads(pickle.dumps(kind)) is kind
 
 
+def test_classes_that_were_found_before_are_named_by_install() -> None:
+    kinds = torch.AcceleratorError, torch.masked.MaskedTensor, torch.relu
+    torch.install()
+    assert {kind.__module__.partition(".")[0] for kind in kinds} == {"torch"}
+    torch.uninstall()
+    assert {kind.__module__.partition(".")[0] for kind in kinds} == {"maquette"}
+
+
 def test_uninstalled_classes_say_where_they_are() -> None:
     torch.install()
     importlib.import_module("torch.nn")

@@ -64,12 +64,15 @@ _MET = (
 )  # fmt: skip
 _FUNCTIONS = ("maquette.nn.functional", "maquette.nn.init", "maquette.nn.utils")
 _named: set[type | FunctionType] = set()
+_handed: list[tuple[type | FunctionType, str]] = []
 
 
 def name_types() -> None:
     """Let the types that everybody meets say their places in torch, until `restore`."""
     for kind, home in _HOMES.items():
         _name(kind, home)
+    for found, place in _handed:
+        _name_handed(found, place)
 
 
 # The paths above those of `PACKAGES`. To look for a path below each module's among them took a
@@ -106,17 +109,20 @@ def name_loaded(package: str) -> None:
 def name_found(found: object, place: str) -> None:
     """Name a class or function that ``torch.<place>`` hands on, while `install` holds.
 
-    Where PyTorch has the file of its module, there; else where it was found.
+    Where PyTorch has the file of its module, there; else where it was found. What is handed on
+    before is named by `install`, for it is not looked up again.
     """
-    if (
-        not isinstance(found, type | FunctionType)
-        or sys.modules.get("torch") is not sys.modules[_FACE]
-    ):
-        return
-    module = found.__module__
+    if isinstance(found, type | FunctionType):
+        _handed.append((found, place))
+        if sys.modules.get("torch") is sys.modules[_FACE]:
+            _name_handed(found, place)
+
+
+def _name_handed(found: Any, place: str) -> None:
+    module = found.__module__ or ""
     if module == "maquette":  # the function of an operator
         _name(found, function_home(found.__name__) or "torch")
-    elif module and module.startswith("maquette."):
+    elif module.startswith("maquette."):
         own = torch_path(module) or module.startswith(_FACE)
         _name(found, torch_file(module, found.__name__) if own else f"torch.{place}".rstrip("."))
 
