@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import maquette as mq
@@ -99,3 +101,36 @@ def test_repeated_elements_stay_to_be_conjugated() -> None:
     repeated = mq.repeat_interleave(x, mq.tensor([1, 2]))
     assert repeated.is_conj()
     assert repeated.tolist() == [1 - 1j, 2 - 2j, 2 - 2j]
+
+
+class Wrapper(mq.Tensor):
+    """Holds a tensor and runs operators on it."""
+
+    held: mq.Tensor
+
+    @staticmethod
+    def of(held: mq.Tensor) -> Wrapper:
+        made = mq.Tensor._make_wrapper_subclass(Wrapper, held.shape, dtype=held.dtype)
+        made.held = held
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        plain = [a.held if isinstance(a, Wrapper) else a for a in args]
+        return Wrapper.of(op(*plain, **(kwargs or {})))
+
+
+@pytest.mark.parametrize("turn", [lambda t: t.conj(), lambda t: t.mH, mq.ops.aten._neg_view])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, b: a @ b,
+        lambda a, b: b * a,
+        lambda a, b: mq.addmm(b, a, a),
+        lambda a, b: mq.where(mq.tensor([True, False]), a, b),
+    ],
+)
+def test_lazy_tensors_beside_subclasses_have_their_values(turn: Any, function: Any) -> None:
+    """The kernel read their memory as it is: half of a gradient by a wrapped tangent was wrong."""
+    a, b = mq.tensor([[1 + 2j, 3 - 1j], [0.5j, 2]]), mq.tensor([[1j, 2], [3 + 1j, 4 - 2j]])
+    assert mq.allclose(function(turn(a), Wrapper.of(b)).held, function(turn(a), b))

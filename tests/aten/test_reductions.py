@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import maquette as mq
+from maquette.dispatch.modes import TorchDispatchMode
 
 random = np.random.default_rng(0)
 A = random.standard_normal((3, 4, 2))
@@ -284,3 +285,25 @@ def test_logcumsumexp_of_halves_has_a_gradient(dtype: mq.dtype) -> None:
         assert x.grad is not None
         found.append(x.grad.float().numpy())
     np.testing.assert_allclose(*found, rtol=2e-2, atol=2e-2)
+
+
+def test_weights_of_a_covariance_are_asked_without_python_numbers() -> None:
+    seen: list[str] = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+            seen.append(op.name())
+            return op(*args, **(kwargs or {}))
+
+    with Watch():
+        mq.ones(2, 3).cov(aweights=mq.ones(3))
+    assert "aten::equal" in seen
+    assert "aten::_local_scalar_dense" not in seen
+    with pytest.raises(RuntimeError, match="fweights cannot be negative"):
+        mq.ones(2, 3).cov(fweights=mq.tensor([1, -1, 1]))
+
+
+def test_whether_tensors_without_data_are_equal_is_not_known() -> None:
+    t = mq.ones(2, device="meta")
+    with pytest.raises(NotImplementedError, match="aten::equal"):
+        mq.equal(t, t)

@@ -6,6 +6,7 @@ and carry no gradient; their in-place forms write 0 and 1 in the type of the ten
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 
 import numpy as np
@@ -37,6 +38,9 @@ from maquette.core.dtype import bool_, get_default_dtype
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
+from maquette.dispatch.kernels import Kernel as DispatchKernel
+from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, Variant, define, describe
 from maquette.tensor.tensor import Tensor
@@ -296,6 +300,13 @@ equal.describe("Whether two tensors have the same size and elements: a Python bo
 @equal.shape
 def equal_shape(self: TensorMeta, other: TensorMeta) -> bool:
     return False  # a placeholder: the kernel gives the answer, fake tensors have none
+
+
+def _equal_on_meta(op: OpOverload, ks: int) -> Callable[..., object]:
+    return lambda ks, self, other: op._raise_no_kernel(DispatchKey.Meta)
+
+
+equal.op.register(DispatchKey.Meta, DispatchKernel(_equal_on_meta))
 
 
 @equal.kernel

@@ -24,6 +24,7 @@ from maquette.dispatch.modes import PYTHON
 from maquette.dispatch.operator import FALLBACKS, OpOverload, set_fallback
 from maquette.dispatch.registry import ops
 from maquette.dispatch.tags import Tag
+from maquette.dispatch.tls import tls
 from maquette.library.arrays import backend_kernel
 from maquette.library.page import OperatorPage, define
 from maquette.library.variants import check_writable
@@ -216,9 +217,10 @@ class _Resolving:
         assert isinstance(resize, OpOverload)
         if target.meta.shape != values.meta.shape:  # an output that did not fit
             resize.run(ks, (target, values.meta.shape, None))
-        if ks & PYTHON:
+        if _asks_handlers(ks, target, values):
             copy.run(ks, (target, values, False))
             return
+        ks &= ~PYTHON
         copy.run(ks, (_bare(target, self.bit), self.resolved_value(values, ks), False))
 
     def resolved(self, value: object, ks: int) -> object:
@@ -226,11 +228,11 @@ class _Resolving:
         if isinstance(value, Tensor):
             if not value._keys & self.bit:
                 return value
-            if ks & PYTHON:
+            if _asks_handlers(ks, value):
                 clone = ops.aten.clone.default
                 assert isinstance(clone, OpOverload)
                 return clone.run(ks, (value, None))
-            return self.resolved_value(_bare(value, self.bit), ks)
+            return self.resolved_value(_bare(value, self.bit), ks & ~PYTHON)
         if isinstance(value, tuple):
             return tuple([self.resolved(item, ks) for item in value])
         return value
@@ -240,6 +242,16 @@ class _Resolving:
         result = self.values.run(ks & (bare._keys | ~_LAYOUTS), (bare,))
         assert isinstance(result, Tensor)
         return result
+
+
+def _asks_handlers(ks: int, *values: Tensor) -> bool:
+    """Whether a call with these tensors alone has a handler: a mode, or the class of one.
+
+    Else its kernel would read their memory with no heed of bits, for ``ks`` has lost the key.
+    """
+    if not ks & PYTHON:
+        return False
+    return bool(tls.st.dispatch_modes) or any(v._keys & PYTHON for v in values)
 
 
 def _refusing(message: str) -> Callable[..., NoReturn]:
