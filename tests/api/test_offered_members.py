@@ -175,3 +175,40 @@ def test_D135_modes_see_the_calls_inside_of_a_checkpoint(x):
     parameter = mq.nn.Parameter(x)
     calls = seen(lambda: checkpoint(mq.sin, parameter, use_reentrant=False))
     assert calls[-1][0] is mq.sin
+
+
+def test_D135_a_mode_entered_where_all_is_disabled_sees_nothing(x):
+    with DisableTorchFunction(), Seeing() as mode:
+        assert (x + 1).dim() == 2
+    assert mode.seen == []
+    assert x.dim() == 2
+    with Seeing() as mode:
+        x.dim()
+    assert len(mode.seen) == 1
+
+
+def test_D135_a_function_s_own_reads_are_not_seen(x):
+    class Double(mq.autograd.Function):
+        @staticmethod
+        def forward(ctx, a):
+            return a * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    parameter = mq.nn.Parameter(x)
+    assert [func for func, _ in seen(lambda: Double.apply(parameter))] == [T.mul]
+    called = [func for func, _ in seen(lambda: mq.func.grad(lambda a: (a * 2).sum())(x))]
+    assert called == [T.mul, T.sum]
+
+
+def test_D135_functional_tells_the_pooling_with_indices_and_the_method(x):
+    F = mq.nn.functional
+    image = mq.ones(1, 1, 4, 4)
+    assert [f for f, _ in seen(lambda: F.max_pool2d(image, 2))] == [F.max_pool2d]
+    told = seen(lambda: F.max_pool2d(image, 2, return_indices=True))
+    assert [f for f, _ in told] == [F.max_pool2d_with_indices]
+    with BaseTorchFunctionMode(), BaseTorchFunctionMode():
+        assert len(F.max_pool2d(image, 2, return_indices=True)) == 2
+    assert [f for f, _ in seen(lambda: F.sigmoid(x))] == [T.sigmoid]

@@ -150,7 +150,7 @@ def test_D135_the_switches(a, x):
         with DisableTorchFunction(), Seeing() as inner:
             aten.add(a, x)
     assert mode.seen[0][2] == ()
-    assert len(inner.seen) == 1
+    assert inner.seen == []
     with Seeing() as mode, DisableTorchFunction():
         assert type(aten.add(a, x)) is mq.Tensor
     assert mode.seen == []

@@ -424,11 +424,11 @@ def _connected(
         if out._base is not None and tls.st.grad_enabled and not _among(out, inputs):
             out._autograd().creation_meta = "CUSTOM_FUNCTION"
         # What a caller gave keeps its place in the graph; the result is outside of it.
-        apart = out.requires_grad and (fixed or (written and is_floating(out)))
+        apart = out._records() and (fixed or (written and is_floating(out)))
         return alias(out) if apart else out
     if written:
         check_inplace(node.name(), out)
-        if out.is_leaf and out.requires_grad:
+        if out._records() and out.is_leaf:
             raise RuntimeError(
                 f"{node.name()}: a leaf Variable that requires grad has been used in an in-place "
                 f"operation. ({out.meta}; write under no_grad, or to a clone().)"

@@ -112,7 +112,7 @@ class Function:
             assert transformed is not None  # the transforms that are in force brought it
             return transformed(cls, args)
         ctx = FunctionCtx()
-        ctx.needs_input_grad = tuple([isinstance(a, Tensor) and a.requires_grad for a in args])
+        ctx.needs_input_grad = tuple([isinstance(a, Tensor) and a._records() for a in args])
         node: CustomNode | None = None
         if tls.st.grad_enabled and any(ctx.needs_input_grad):
             node = cls._backward_cls(ctx, cls._mq_backward(), args, [False] * len(args))
@@ -220,7 +220,7 @@ def once_differentiable(backward: Callable[..., object]) -> Callable[..., object
         with recording_off():
             answer = backward(ctx, *grads)
         tensors = [g for g in grads if isinstance(g, Tensor)]
-        if not tls.st.grad_enabled or not any(t.requires_grad for t in tensors):
+        if not tls.st.grad_enabled or not any(t._records() for t in tensors):
             return answer
         edges = [grad_edge(t) for t in tensors]
         node = RaisingNode(

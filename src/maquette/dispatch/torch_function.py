@@ -125,7 +125,10 @@ class DisableTorchFunctionSubclass:
 
 
 class _NoModes(list[object]):
-    """The modes where none is to be asked, whatever is active outside."""
+    """The modes where none is to be asked, whatever is active outside or entered inside."""
+
+    def __bool__(self) -> bool:
+        return False
 
 
 class DisableTorchFunction(DisableTorchFunctionSubclass):
@@ -204,7 +207,7 @@ ACTIVE: list[None] = []
 def _push(st: DispatchState, mode: object) -> None:
     ACTIVE.append(None)
     st.function_modes.append(mode)
-    st.add_include(TORCH_FUNCTION)
+    _show_modes(st)
 
 
 def _pop(st: DispatchState) -> TorchFunctionMode:
@@ -230,7 +233,7 @@ def push_mode(mode: TorchFunctionMode) -> None:
 
 def pop_mode() -> TorchFunctionMode:
     """Take the top mode of this thread away, and give it."""
-    if not tls.st.function_modes:
+    if not len(tls.st.function_modes):  # it may be false though it holds some
         raise RuntimeError("trying to pop from an empty stack of function modes")
     return _pop(tls.st)
 
@@ -471,13 +474,15 @@ def overridable(
     as_written: bool = False,
     by_name: bool = False,
     arranged: Callable[..., Sequence[object]] | None = None,
+    told_as: Callable[[dict[str, object]], Callable[..., object] | None] | None = None,
 ) -> _Function:
     """A function in Python over operators, offered to ``__torch_function__`` as one call.
 
     Handlers get parameters without a default as positional arguments and the others by name, all of
     them, and plain tensors count among the classes; as_written: just as the caller wrote them, and
     plain tensors do not count; by_name: all of them by name; arranged: makes the one form of the
-    positional arguments that they get.
+    positional arguments that they get; told_as: the function that they are told instead, or None,
+    by the arguments that have names.
     """
 
     @functools.wraps(function)
@@ -503,7 +508,8 @@ def overridable(
                 args = ()
             if arranged is not None:
                 args = tuple(arranged(*args))
-            return call_torch_function(public, args, kwargs, _tensors_with_handlers(args, kwargs))
+            told = (told_as(kwargs) if told_as is not None else None) or public
+            return call_torch_function(told, args, kwargs, _tensors_with_handlers(args, kwargs))
         if len(_PLAIN) < _MOST_CLASSES:
             _PLAIN.update(type(a) for a in (*args, *kwargs.values()) if _never_overrides(type(a)))
         return function(*args, **kwargs)

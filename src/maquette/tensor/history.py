@@ -156,6 +156,12 @@ class TensorHistory(TensorGeometry):
             return
         refuse_deletion("requires_grad")
 
+    def _records(self) -> bool:
+        """`requires_grad`, for who is part of a call: no handler is asked."""
+        if self._base is not None:
+            take_history(self)
+        return bool(self._keys & K.REQUIRES_GRAD)
+
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Make autograd record operations on this leaf (or stop it)."""
         if tls.st.transforms and tls.st.transforms[-1].explicit:  # type: ignore[attr-defined]  # an interpreter
@@ -186,11 +192,7 @@ class TensorHistory(TensorGeometry):
                 "Setting requires_grad=True on inference tensor outside InferenceMode is not "
                 "allowed; clone() it first"
             )
-        if self._base is not None:
-            take_history(self)
-        # By the key, not the property: who makes a parameter asks nobody.
-        known = bool(self._keys & K.REQUIRES_GRAD)
-        if requires_grad is not known or self._base is not None:
+        if requires_grad is not self._records() or self._base is not None:
             self._autograd().requires_grad = requires_grad
             tell_requires_grad(self)
         return self

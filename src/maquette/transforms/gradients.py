@@ -15,6 +15,7 @@ from maquette.autograd.node import Edge, grad_edge
 from maquette.core.layout import preserve_format
 from maquette.core.pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 from maquette.dispatch.tls import tls
+from maquette.dispatch.torch_function import OverridingSwitch
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.explaining import note_place
 from maquette.transforms.interpreter import Interpreter, pop, push, pushed
@@ -136,7 +137,12 @@ def _of_one_tensor(func: Function, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _ones(value: Tensor) -> Tensor:
-    ones = operators.ones_like.default(value, pin_memory=False, memory_format=preserve_format)
+    switch = OverridingSwitch()
+    switch.off()  # a part of the one call that PyTorch makes here
+    try:
+        ones = operators.ones_like.default(value, pin_memory=False, memory_format=preserve_format)
+    finally:
+        switch.on()
     return cast(Tensor, ones)
 
 

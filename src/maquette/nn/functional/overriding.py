@@ -22,6 +22,10 @@ _AS_WRITTEN = frozenset(
     "pixel_shuffle pixel_unshuffle prelu scaled_dot_product_attention softplus softshrink "
     "celu_ elu_ hardtanh_ leaky_relu_ relu_ rrelu_ selu_ threshold_".split()
 )
+# Python over calls that offer themselves: PyTorch's are not offered either.
+_NOT_OFFERED = frozenset(
+    "assert_int_or_pair sigmoid tanh upsample upsample_bilinear upsample_nearest".split()
+)
 
 
 def offer(names: dict[str, Any]) -> None:
@@ -31,15 +35,28 @@ def offer(names: dict[str, Any]) -> None:
             __package__
         ):
             continue
-        if function is offer or name.startswith("_"):  # helpers are no calls of their own
+        if function is offer or name in _NOT_OFFERED:
+            continue
+        if name.startswith("_"):  # helpers are no calls of their own
             continue
         operator = find_function(name) if name in _OPERATORS else None
         if operator is not None:
             operator.__dict__["as_written"] = True
         offered: Callable[..., Any] = (
-            overridable(function, as_written=name in _AS_WRITTEN)
+            overridable(
+                function,
+                as_written=name in _AS_WRITTEN,
+                told_as=functools.partial(_with_indices, names, name),
+            )
             if operator is None
             else functools.update_wrapper(operator, function)
         )
         names[name] = offered
         setattr(sys.modules[function.__module__], name, offered)  # where pickle looks for it
+
+
+def _with_indices(
+    names: dict[str, Any], name: str, kwargs: dict[str, object]
+) -> Callable[..., object] | None:
+    """What handlers are told of a pooling that gives indices too: the function that always does."""
+    return names.get(f"{name}_with_indices") if kwargs.get("return_indices") else None
