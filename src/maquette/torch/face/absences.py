@@ -48,7 +48,15 @@ ADVICE = {
     "distributed._tensor": _ONE_PROCESS,
     "distributed.algorithms": _ONE_PROCESS,
     "distributed.autograd": _ONE_PROCESS,
-    "distributed.checkpoint": _ONE_PROCESS,
+    **dict.fromkeys(
+        (
+            f"distributed.checkpoint.{name}"
+            for name in "_fsspec_filesystem default_planner format_utils hf_storage logger "
+            "logging_handlers optimizer planner planner_helpers quantized_hf_storage resharding "
+            "staging storage utils".split()
+        ),
+        _ONE_PROCESS,
+    ),
     **dict.fromkeys(
         (
             f"distributed.{name}"

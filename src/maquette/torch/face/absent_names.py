@@ -69,6 +69,14 @@ _NAMES = {
     "_C._autograd": {_PLAN: "_KinetoEvent"},
     "accelerator": {_NO_DEVICE: "Graph memory_stats reset_accumulated_memory_stats"},
     "utils.hooks": {"register a hook by Module.register_full_backward_hook": "BackwardHook"},
+    "distributed.checkpoint": {
+        "there is one process, which saves and loads all of the state in a folder": (
+            "DefaultLoadPlanner DefaultSavePlanner HuggingFaceStorageReader "
+            "HuggingFaceStorageWriter LoadPlan LoadPlanner QuantizedHuggingFaceStorageReader "
+            "ReadItem SavePlan SavePlanner StorageReader StorageWriter WriteItem "
+            "load_sharded_optimizer_state_dict"
+        )
+    },
     "autograd": {
         "write a torch.autograd.Function of tensors": "NestedIOFunction",
         _PLAN: "_enable_profiler _KinetoEvent ProfilerConfig",

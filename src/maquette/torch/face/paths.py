@@ -99,6 +99,11 @@ PACKAGES = {
     ),
     "distributed.distributed_c10d": "maquette.torch.distributed",
     "distributed.rendezvous": "maquette.torch.distributed.rendezvous",
+    **_each(
+        "maquette.torch.distributed.checkpoint.states",
+        "api state_dict_loader state_dict_saver",
+        "distributed.checkpoint",
+    ),
     "distributed.checkpoint.state_dict": "maquette.torch.distributed.member_states",
     "fft": "maquette.torch.families.fft",
     "export": "maquette.torch.tracing.export",

@@ -1,0 +1,214 @@
+"""States as entries of a checkpoint: taken apart by name, and put back in place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from maquette.autograd import no_grad
+from maquette.tensor.tensor import Tensor
+from maquette.torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from maquette.torch.distributed.checkpoint.metadata import (
+    BytesStorageMetadata,
+    Metadata,
+    TensorStorageMetadata,
+)
+from maquette.torch.distributed.checkpoint.stateful import Stateful
+
+State = dict[str, Any]
+Place = tuple[Any, ...]
+Folder = str | os.PathLike[str]
+
+
+class CheckpointException(BaseException):
+    """What failed in several processes, by their numbers."""
+
+    def __init__(self, msg: str, failures: dict[int, BaseException]) -> None:
+        super().__init__(msg, failures)
+        self.failures = failures
+
+
+# --- taking apart ----------------------------------------------------------------------------
+
+
+def _is_leaf(value: object) -> bool:
+    """Whether a value is one entry: mappings are not, nor lists that hold tensors or mappings."""
+    if isinstance(value, Mapping):
+        return False
+    if not isinstance(value, list):
+        return True
+    parts = (v for v in value if isinstance(v, Mapping | list | Tensor))
+    return all(isinstance(part, list) and _is_leaf(part) for part in parts)
+
+
+def _leaves(value: Any, place: Place) -> Iterator[tuple[Place, Any]]:
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _leaves(part, (*place, str(key)))
+    elif _is_leaf(value):
+        yield place, value
+    else:
+        for number, part in enumerate(value):
+            yield from _leaves(part, (*place, number))
+
+
+def _taken_apart(state: State) -> tuple[dict[str, Any], dict[str, Place]]:
+    """Entries by name, ``model.weight``, and the place of each in the state."""
+    entries: dict[str, Any] = {}
+    places: dict[str, Place] = {}
+    for place, value in _leaves(state, ()):
+        name = ".".join(map(str, place))
+        if name in entries:
+            raise ValueError(f"duplicated flatten key {name}")
+        entries[name], places[name] = value, place
+    return entries, places
+
+
+def _put(state: Any, place: Place, value: object) -> None:
+    for part in place[:-1]:
+        state = state[_key(state, part)]
+    state[_key(state, place[-1])] = value
+
+
+def _key(container: Any, part: Any) -> Any:
+    """The key that a mapping has for a part of a place, which is text in files."""
+    if not isinstance(container, Mapping) or part in container:
+        return part
+    return next((key for key in container if str(key) == part), part)
+
+
+def _given_states(state_dict: State) -> State:
+    return {
+        key: value.state_dict() if isinstance(value, Stateful) else value
+        for key, value in state_dict.items()
+    }
+
+
+# --- saving and loading ----------------------------------------------------------------------
+
+
+def save(
+    state_dict: State,
+    *,
+    checkpoint_id: Folder | None = None,
+    storage_writer: FileSystemWriter | None = None,
+    planner: object = None,
+    process_group: object = None,
+    no_dist: bool = False,
+    use_collectives: bool = True,
+) -> Metadata:
+    """Write a state to a folder, objects with a ``state_dict()`` by their states; the index.
+
+    The folder is ``checkpoint_id``, or the writer's. Planners, which are for several processes, are
+    refused with NotImplementedError.
+    """
+    _refuse_planner(planner)
+    if storage_writer is None:
+        storage_writer = FileSystemWriter(_folder(checkpoint_id, "save"))
+    entries, places = _taken_apart(_given_states(state_dict))
+    return storage_writer.write(entries, places)
+
+
+def async_save(state_dict: State, **options: Any) -> Future[Metadata]:
+    """`save`, done when this returns; the future holds the index."""
+    options.pop("async_checkpointer_type", None)
+    options.pop("async_stager", None)
+    done: Future[Metadata] = Future()
+    done.set_result(save(state_dict, **options))
+    return done
+
+
+def load(
+    state_dict: State,
+    *,
+    checkpoint_id: Folder | None = None,
+    storage_reader: FileSystemReader | None = None,
+    planner: object = None,
+    process_group: object = None,
+    no_dist: bool = False,
+) -> None:
+    """Fill a state from a folder: tensors in place, what else there is by what was saved.
+
+    Objects with a ``load_state_dict()`` are handed theirs. RuntimeError for an entry that the
+    checkpoint lacks, ValueError for a tensor of another size.
+    """
+    _refuse_planner(planner)
+    if storage_reader is None:
+        storage_reader = FileSystemReader(_folder(checkpoint_id, "load"))
+    states = _given_states(state_dict)
+    metadata = storage_reader.read_metadata()
+    entries, places = _taken_apart(states)
+    for name, value in entries.items():
+        _check(metadata, name, value)
+    for name, value in entries.items():
+        _fill(storage_reader, metadata, states, (name, places[name], value))
+    for key, state in states.items():
+        held = state_dict[key]
+        if isinstance(held, Stateful):
+            held.load_state_dict(state)
+        else:
+            state_dict[key] = state
+
+
+def _check(metadata: Metadata, name: str, value: object) -> None:
+    saved = metadata.state_dict_metadata.get(name)
+    if saved is None:
+        raise RuntimeError(f"Missing key in checkpoint state_dict: {name}.")
+    if isinstance(saved, TensorStorageMetadata) and isinstance(value, Tensor):
+        if tuple(saved.size) != tuple(value.shape):
+            raise ValueError(
+                f"Size mismatch between saved {saved.size} and current: {value.shape} for {name}"
+            )
+
+
+def _fill(
+    reader: FileSystemReader, metadata: Metadata, states: State, entry: tuple[str, Place, Any]
+) -> None:
+    name, place, value = entry
+    saved = metadata.state_dict_metadata[name]
+    pieces = reader.read(metadata, name)
+    if isinstance(saved, BytesStorageMetadata):
+        _put(states, place, next(pieces)[1])
+        return
+    if not isinstance(value, Tensor):
+        raise ValueError(f"{name} is a tensor in the checkpoint, and a {type(value).__name__} here")
+    with no_grad():
+        for index, piece in pieces:
+            target = value.detach()
+            for dim, (begin, size) in enumerate(zip(index.offset or (), piece.shape)):
+                target = target.narrow(dim, begin, size)
+            target.copy_(piece)
+
+
+def _folder(checkpoint_id: Folder | None, verb: str) -> Folder:
+    if checkpoint_id is None:
+        raise RuntimeError(
+            f"`checkpoint_id` must be specified to {verb} without a storage of its own"
+        )
+    return checkpoint_id
+
+
+def _refuse_planner(planner: object) -> None:
+    if planner is not None:
+        raise NotImplementedError(
+            "planners of checkpoints are not supported by maquette: there is one process, which "
+            "saves and loads all of the state"
+        )
+
+
+def save_state_dict(
+    state_dict: State, storage_writer: FileSystemWriter, **options: Any
+) -> Metadata:
+    """`save` by its former name."""
+    return save(state_dict, storage_writer=storage_writer, **_former(options))
+
+
+def load_state_dict(state_dict: State, storage_reader: FileSystemReader, **options: Any) -> None:
+    """`load` by its former name."""
+    load(state_dict, storage_reader=storage_reader, **_former(options))
+
+
+def _former(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name != "coordinator_rank"}
