@@ -131,6 +131,9 @@ class Function:
         return cls.backward if cls.vjp is Function.vjp else _two_backwards
 
 
+FunctionMeta = type(Function)
+
+
 class _SingleLevelFunction(Function):  # torch's name
     """A function that no transform is asked about: what rules of transforms record with.
 

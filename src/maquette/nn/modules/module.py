@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import ModuleType
 
 from maquette.autograd.hooks import Hook
+from maquette.nn.base.calling import _forward_unimplemented as _forward_unimplemented
 from maquette.nn.base.hooks import (
     GLOBAL,
     register_module_backward_hook,

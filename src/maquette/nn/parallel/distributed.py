@@ -7,8 +7,10 @@ prefix, `no_sync`, and the error about parameters that a backward pass has not r
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NoReturn
 
 from maquette.autograd.grad_mode import is_grad_enabled
@@ -155,6 +157,19 @@ class DistributedDataParallel(Module):
         super().__setstate__(state)
         self.process_group = DEFAULT_GROUP[0]
         self._watch()
+
+
+def _find_tensors(obj: object) -> Iterator[Tensor]:
+    """The tensors in an output: in tuples, lists, dicts and data classes, however nested."""
+    if isinstance(obj, Tensor):
+        yield obj
+    elif isinstance(obj, list | tuple):
+        yield from chain.from_iterable(map(_find_tensors, obj))
+    elif isinstance(obj, dict):
+        yield from chain.from_iterable(map(_find_tensors, obj.values()))
+    elif dataclasses.is_dataclass(obj):
+        parts = (getattr(obj, field.name) for field in dataclasses.fields(obj))
+        yield from chain.from_iterable(map(_find_tensors, parts))
 
 
 class _Reached:

@@ -11,6 +11,9 @@ def is_namedtuple(obj: object) -> bool:
     return isinstance(obj, tuple) and hasattr(obj, "_fields") and hasattr(obj, "_asdict")
 
 
+_is_namedtuple = is_namedtuple  # PyTorch's older name, which libraries import
+
+
 def scatter(inputs: object, target_gpus: Sequence[object], dim: int = 0) -> NoReturn:
     """Not there yet: NotImplementedError."""
     raise NotImplementedError("scatter is not supported by maquette yet: use torch.chunk")

@@ -108,6 +108,9 @@ def clip_grads_with_norm_(
                     gradient.mul_(local)
 
 
+_get_total_norm, _clip_grads_with_norm_ = get_total_norm, clip_grads_with_norm_
+
+
 def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | None = None) -> None:
     """Clamp each element of the gradients to [-clip_value, clip_value]."""
     clip_value = float(clip_value)

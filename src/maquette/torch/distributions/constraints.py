@@ -101,6 +101,9 @@ class _Independent(Constraint):
         return f"IndependentConstraint({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
 
 
+_DependentProperty, _IndependentConstraint = dependent_property, _Independent
+
+
 class _Boolean(Constraint):
     is_discrete = True
 

@@ -19,6 +19,9 @@ def standard_gamma(concentration: Tensor) -> Tensor:
     return found
 
 
+_standard_gamma = standard_gamma  # PyTorch's name, which libraries import
+
+
 class Gamma(ExponentialFamily):
     """Density ``rate^a x^(a - 1) exp(-rate x) / gamma(a)``, of a = concentration, for x > 0."""
 

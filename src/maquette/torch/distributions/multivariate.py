@@ -28,6 +28,9 @@ def mahalanobis(factor: Tensor, off: Tensor) -> Tensor:
     return solved.pow(2).sum((-2, -1))
 
 
+_batch_mv, _batch_mahalanobis = batch_mv, mahalanobis  # PyTorch's names, which libraries import
+
+
 def tril_of_precision(precision: Tensor) -> Tensor:
     """The lower triangular L with ``L L^T`` the inverse of a precision matrix."""
     flipped = mq.linalg_cholesky(mq.flip(precision, (-2, -1)))
@@ -272,12 +275,17 @@ class LowRankMultivariateNormal(Distribution):
         return found.expand(self._batch_shape) if self._batch_shape else found
 
 
+def _batch_lowrank_mahalanobis(W: Tensor, D: Tensor, x: Tensor, capacitance_tril: Tensor) -> Tensor:
+    """``x^T (W W^T + diag(D))^-1 x``; capacitance_tril: of ``I + W^T D^-1 W``."""
+    along = batch_mv(W.mT / D.unsqueeze(-2), x)
+    return (x.pow(2) / D).sum(-1) - mahalanobis(capacitance_tril, along)
+
+
 def low_rank_mahalanobis(p: LowRankMultivariateNormal, off: Tensor) -> Tensor:
     """``off^T S^-1 off`` of the covariance S of a low rank normal distribution."""
-    scaled = p._unbroadcasted_cov_factor.mT / p._unbroadcasted_cov_diag.unsqueeze(-2)
-    along = batch_mv(scaled, off)
-    plain = (off.pow(2) / p._unbroadcasted_cov_diag).sum(-1)
-    return plain - mahalanobis(p._capacitance_tril, along)
+    return _batch_lowrank_mahalanobis(
+        p._unbroadcasted_cov_factor, p._unbroadcasted_cov_diag, off, p._capacitance_tril
+    )
 
 
 class Wishart(_Scattered, ExponentialFamily):
