@@ -168,3 +168,15 @@ def test_small_private_names_do_what_they_say() -> None:
     assert not torch._C._has_xpu
     assert typing.get_origin(StateDict) is dict
     assert torch.distributed.Backend.default_device_backend_map["cpu"] == "gloo"
+
+
+def test_names_of_old_and_large_trainers() -> None:
+    dist = torch.distributed
+    assert dist.reduce_op.SUM is dist.ReduceOp.SUM
+    assert not dist.distributed_c10d._rank_not_in_group(None)
+    assert torch._C._jit_set_autocast_mode(False) is False
+    assert torch.backends.cuda.matmul.fp32_precision == "none"
+    assert torch.backends.cudnn.fp32_precision == "none"
+    assert not torch.backends.xnnpack.enabled
+    assert torch.functional.F is nn.functional
+    assert torch.nn.attention._backend_names["math"] == "MATH"

@@ -10,6 +10,8 @@ from maquette.api import functions as mq
 from maquette.autograd import enable_grad, no_grad
 from maquette.optim import _paths
 from maquette.optim.line_search import Point, strong_wolfe
+from maquette.optim.line_search import _cubic_interpolate as _cubic_interpolate
+from maquette.optim.line_search import _strong_wolfe as _strong_wolfe
 from maquette.optim.optimizer import Optimizer, Params
 from maquette.tensor import Tensor
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from maquette.tensor import Tensor
 
-DECREASE, CURVATURE = 1e-4, 0.9  # the two constants of the conditions
+DECREASE, CURVATURE = 1e-4, 0.9  # the two constants of the conditions, PyTorch's c1 and c2
 MOST_TRIALS = 25
 
 
@@ -117,3 +118,50 @@ def _cubic_minimum(a: Point, b: Point, bounds: tuple[float, float] | None) -> fl
     root = square**0.5
     share = (last.slope + root - bend) / (last.slope - first.slope + 2 * root)
     return min(max(last.step - (last.step - first.step) * share, least), most)
+
+
+def _cubic_interpolate(
+    x1: float,
+    f1: float,
+    g1: float,
+    x2: float,
+    f2: float,
+    g2: float,
+    bounds: tuple[float, float] | None = None,
+) -> float:
+    """The minimum of the cubic through two losses and slopes, as libraries call it."""
+    nothing = Tensor()
+    return _cubic_minimum(Point(x1, f1, nothing, g1), Point(x2, f2, nothing, g2), bounds)
+
+
+def _strong_wolfe(
+    obj_func: Callable[[Any, float, Tensor], tuple[float, Tensor]],
+    x: Any,
+    t: float,
+    d: Tensor,
+    f: float,
+    g: Tensor,
+    gtd: float,
+    c1: float = DECREASE,
+    c2: float = CURVATURE,
+    tolerance_change: float = 1e-9,
+    max_ls: int = MOST_TRIALS,
+) -> tuple[float, Tensor, float, int]:
+    """`strong_wolfe` as libraries call it: of ``obj_func(x, step, d)``, a loss and its gradient.
+
+    f, g, gtd: loss, gradient and slope at ``x``. Gives loss, gradient and step of the point found,
+    and how often the function was called. NotImplementedError for other conditions than PyTorch's.
+    """
+    if (c1, c2) != (DECREASE, CURVATURE):
+        raise NotImplementedError(f"_strong_wolfe: c1 and c2 are 1e-4 and 0.9 here, not {c1}, {c2}")
+
+    def evaluate(step: float) -> Point:
+        loss, gradient = obj_func(x, step, d)
+        return Point(step, float(loss), gradient.clone(), float(gradient.dot(d)))
+
+    start = Point(0.0, float(f), g, float(gtd))
+    reach = float(d.abs().max())
+    found, calls = strong_wolfe(
+        evaluate, start, float(t), reach=reach, tolerance=tolerance_change, most_trials=max_ls
+    )
+    return found.loss, found.gradient, found.step, calls

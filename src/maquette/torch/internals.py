@@ -322,6 +322,7 @@ def _jit_set_profiling_executor(on: bool) -> bool:
 
 _jit_set_profiling_mode = _jit_set_texpr_fuser_enabled = _jit_set_profiling_executor
 _jit_override_can_fuse_on_cpu = _jit_override_can_fuse_on_gpu = _jit_set_profiling_executor
+_jit_set_autocast_mode = _jit_set_profiling_executor
 _jit_set_nvfuser_enabled = _jit_set_nvfuser_guard_mode = _jit_set_profiling_executor
 
 
@@ -394,6 +395,7 @@ __all__ = [
     "_jit_can_fuse_on_gpu",
     "_jit_override_can_fuse_on_cpu",
     "_jit_override_can_fuse_on_gpu",
+    "_jit_set_autocast_mode",
     "_jit_set_nvfuser_enabled",
     "_jit_set_nvfuser_guard_mode",
     "_jit_set_profiling_executor",

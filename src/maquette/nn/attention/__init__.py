@@ -32,6 +32,15 @@ def sdpa_kernel(
 WARN_FOR_UNFUSED_KERNELS = False  # PyTorch's setting; nothing is warned of here
 
 
+_backend_names = {
+    "cudnn": "CUDNN_ATTENTION",
+    "flash": "FLASH_ATTENTION",
+    "mem_efficient": "EFFICIENT_ATTENTION",
+    "math": "MATH",
+    "overrideable": "OVERRIDEABLE",
+}
+
+
 def list_flash_attention_impls() -> list[str]:
     """The other kernels of flash attention that could be taken: none."""
     return []

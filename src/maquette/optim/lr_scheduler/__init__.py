@@ -1,6 +1,7 @@
 """`torch.optim.lr_scheduler`: learning rates over time. Names only."""
 
 from maquette.optim.lr_scheduler.base import EPOCH_DEPRECATION_WARNING, LRScheduler
+from maquette.optim.lr_scheduler.base import _enable_get_lr_call as _enable_get_lr_call
 from maquette.optim.lr_scheduler.composed import ChainedScheduler, SequentialLR
 from maquette.optim.lr_scheduler.cyclic import CosineAnnealingWarmRestarts, OneCycleLR
 from maquette.optim.lr_scheduler.decay import (

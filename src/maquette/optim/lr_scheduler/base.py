@@ -8,6 +8,8 @@ one optimizer. `_get_closed_form_lr`, where there is one, gives them for any epo
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from maquette.optim.optimizer import Optimizer
@@ -19,6 +21,16 @@ Rates = list[Any]  # numbers or tensors; arithmetic with floats gives the same k
 _DETAILS = (
     "See more details at https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
 )
+
+
+@contextmanager
+def _enable_get_lr_call(o: LRScheduler) -> Iterator[LRScheduler]:
+    """In the block, `get_lr` is called by a step, and so does not warn."""
+    o._get_lr_called_within_step = True
+    try:
+        yield o
+    finally:
+        o._get_lr_called_within_step = False
 
 
 class LRScheduler:
@@ -84,15 +96,12 @@ class LRScheduler:
 
     def _update_lr(self, epoch: int | None = None) -> None:
         closed_form = getattr(self, "_get_closed_form_lr", None)
-        self._get_lr_called_within_step = True
-        try:
+        with _enable_get_lr_call(self):
             self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
             if epoch is not None and closed_form is not None:
                 rates = closed_form()
             else:
                 rates = self.get_lr()
-        finally:
-            self._get_lr_called_within_step = False
         self._write(rates)
 
     def _write(self, rates: Rates) -> None:

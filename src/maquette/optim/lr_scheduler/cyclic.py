@@ -5,7 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any, TypedDict
 
-from maquette.optim.lr_scheduler.base import LRScheduler, Rates, check_optimizer
+from maquette.optim.lr_scheduler.base import (
+    LRScheduler,
+    Rates,
+    _enable_get_lr_call,
+    check_optimizer,
+)
 from maquette.optim.optimizer import Optimizer
 
 
@@ -57,11 +62,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         else:
             self._seek(epoch)
         self.last_epoch = math.floor(epoch)
-        self._get_lr_called_within_step = True
-        try:
+        with _enable_get_lr_call(self):
             rates = self.get_lr()
-        finally:
-            self._get_lr_called_within_step = False
         self._write(rates)
 
     def _seek(self, epoch: float) -> None:

@@ -53,6 +53,7 @@ from maquette.torch.distributed.groups import (
     group,
     init_process_group,
     is_initialized,
+    is_member,
     new_group,
     new_subgroups,
     new_subgroups_by_enumeration,
@@ -134,6 +135,24 @@ _get_global_rank = get_global_rank
 _all_gather_base = all_gather_into_tensor
 _reduce_scatter_base = reduce_scatter_tensor
 GroupName = str
+reduce_op = ReduceOp
+
+
+def _rank_not_in_group(group: object) -> bool:
+    """Whether this process is not in a group; of the default group, None, it always is."""
+    return group is not None and not is_member(group)
+
+
+def _broadcast_coalesced(
+    process_group: object, tensors: object, buffer_size: int, src: int = 0
+) -> None:
+    """Nothing: the tensors are those of the one process already."""
+
+
+def set_debug_level_from_env() -> None:
+    """Nothing: no messages are sent that would be checked."""
+
+
 _LATER = functions_for_later(
     "torch.distributed",
     {"init_device_mesh": "there is one process, and one device in it: use the module itself"},

@@ -27,6 +27,7 @@ ADVICE = {
     "_export": _TRACE,
     "backends.kleidiai": _NO_DEVICE,
     "jit._recursive": _PYTHON,
+    "cuda._memory_viz": _NO_DEVICE,
     "_higher_order_ops.inline_asm_elementwise": "write the operator in Python",
     "_awaits": "call the function itself",
     "_lobpcg": "use torch.linalg.eigh, which gives all eigenvalues",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 
 from maquette.api import functions
+from maquette.nn import functional as F  # noqa: F401  # which programs take from here
 
 __all__ = (  # what `__getattr__` finds
     "atleast_1d atleast_2d atleast_3d broadcast_shapes broadcast_tensors cartesian_prod block_diag "

@@ -14,6 +14,7 @@ import numpy as np
 
 import maquette as mq
 from maquette.torch.testing.closeness import assert_close
+from maquette.torch.testing.making import make_tensor as make_tensor
 
 
 class TestCase(unittest.TestCase):
