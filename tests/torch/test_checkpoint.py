@@ -5,6 +5,7 @@ import pytest
 import maquette as mq
 import maquette.torch as torch
 from maquette import nn
+from maquette.torch.utils._python_dispatch import TorchDispatchMode
 from maquette.torch.utils.checkpoint import (
     CheckpointError,
     checkpoint,
@@ -190,3 +191,18 @@ def test_a_backward_within_another_fetches_for_itself():
     outer.grad_fn.register_hook(lambda *grads: inner.backward(retain_graph=True))
     outer.backward(retain_graph=True)
     assert mq.allclose(x.grad, -(x.sin().sin() * x.cos()) * (1 + x.sin().cos().cos()))
+
+
+def test_a_mode_sees_only_the_operators_of_the_block():
+    class Names(TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.seen = []
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            self.seen.append(func.name())
+            return func(*args, **(kwargs or {}))
+
+    with Names() as names:
+        checkpoint(lambda x: x.sin() * 2, mq.ones(2, requires_grad=True), use_reentrant=False)
+    assert names.seen == ["aten::ones", "aten::sin", "aten::mul.Tensor"]

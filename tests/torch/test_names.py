@@ -1,5 +1,8 @@
 """Names of the face: what is there, and what a missing one says."""
 
+import pickle
+from copy import deepcopy
+
 import pytest
 
 import maquette as mq
@@ -80,7 +83,45 @@ def test_compile_gives_the_function_back() -> None:
     assert torch.compile(mode="max-autotune")(double) is double
     module = mq.nn.Linear(1, 1)
     module.compile()
-    assert list(torch.compile(module).state_dict()) == ["weight", "bias"]
+    assert list(module.state_dict()) == ["weight", "bias"]
+
+
+def test_a_compiled_module_has_the_module_and_its_attributes() -> None:
+    base = mq.nn.Sequential(mq.nn.Linear(2, 2))
+    base.depth = 1
+    made = torch.compile(base, backend="eager")
+    assert isinstance(made, torch._dynamo.OptimizedModule)
+    assert made._orig_mod is base
+    assert list(made.state_dict()) == ["_orig_mod.0.weight", "_orig_mod.0.bias"]
+    assert repr(made).startswith("OptimizedModule(\n  (_orig_mod): Sequential(")
+    assert made(mq.ones(1, 2)).shape == (1, 2)
+    made.depth = made.depth + 1
+    assert base.depth == 2
+    made.eval()
+    assert not base.training
+    base.train()
+    assert made.training
+    assert "depth" in dir(made)
+    with pytest.raises(AttributeError, match="'Sequential' object has no attribute 'width'"):
+        made.width  # noqa: B018  # reading it raises
+    assert torch.compile(made) is made
+
+
+def test_a_compiled_module_is_copied_loaded_and_hooked() -> None:
+    made = torch.compile(mq.nn.Linear(2, 2))
+    copy = pickle.loads(pickle.dumps(deepcopy(made)))
+    assert type(copy) is type(made)
+    assert copy._orig_mod is not made._orig_mod
+    copy.load_state_dict({name: value * 0 for name, value in made.state_dict().items()})
+    assert not copy.weight.any()
+    calls: list[int] = []
+    made.register_forward_hook(lambda *_: calls.append(1))
+    made._orig_mod(made(mq.ones(1, 2)))
+    assert calls == [1]
+    made.weight = mq.nn.Parameter(mq.ones(2, 2))
+    assert made._orig_mod.weight.sum() == 4
+    del made.bias
+    assert not hasattr(made._orig_mod, "bias")
 
 
 def test_checks_raise_their_kind() -> None:

@@ -20,14 +20,16 @@ from typing import Any
 from maquette.autograd import Function, backward, enable_grad, is_grad_enabled
 from maquette.autograd.engine import current_run
 from maquette.autograd.saved.hooks import saved_tensors_hooks
-from maquette.core.device import device
+from maquette.core.device import cpu, device
+from maquette.core.dtype import float32
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.modes import TorchDispatchMode
 from maquette.higher_order.common import FunctionalHop
+from maquette.tensor.copying import rebuild_tensor
+from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.streams.generator import fork_rng, generator_of
 from maquette.tensor.tensor import Tensor
 from maquette.transforms import autocast as regions
-from maquette.transforms.rules import operators
 
 Contexts = tuple[AbstractContextManager[Any], AbstractContextManager[Any]]
 _GeneratorStates = dict[device, Tensor]
@@ -248,6 +250,14 @@ class CheckpointOp(FunctionalHop):
 checkpoint_op = CheckpointOp()
 
 
+def _nothing(requires_grad: bool) -> Tensor:
+    """A tensor without elements, made by no operator: modes count those of the block alone."""
+    return rebuild_tensor(Tensor, UntypedStorage.from_buffer(b""), _NOTHING, requires_grad)
+
+
+_NOTHING = TensorMeta.of(float32, (0,), (1,), 0, cpu)
+
+
 class _Inputs(Function):
     """Saves the inputs of a block, under the hooks that are there before the block's own."""
 
@@ -257,7 +267,7 @@ class _Inputs(Function):
     ) -> Any:
         ctx.save_for_backward(*tensors)
         block.inputs = ctx
-        return operators.empty([0])
+        return _nothing(False)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -318,7 +328,7 @@ class _Block:
         kept = [self.args[i] for i in self.places]
         self.needs = [t.requires_grad for t in kept]
         self.args = tuple([None if isinstance(a, Tensor) else a for a in self.args])
-        self.holder = _Inputs.apply(self, operators.empty([0]).requires_grad_(), *kept)
+        self.holder = _Inputs.apply(self, _nothing(True), *kept)
 
     def _arguments(self) -> list[Any]:
         args = list(self.args)

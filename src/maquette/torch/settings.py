@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import FunctionType, ModuleType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import maquette
 from maquette.api.checks import _assert as _assert  # by torch's name
@@ -28,9 +28,11 @@ from maquette.core.size import Size
 from maquette.core.warned import Always
 from maquette.dispatch.torch_function import overridable
 from maquette.fx.names import public_module
+from maquette.nn.base import Module
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
 from maquette.tensor.typed_storage import TypedStorage
+from maquette.torch._dynamo.eval_frame import OptimizedModule
 
 # What NumPy and SciPy bring: linear algebra and transforms, whatever libraries they are built on.
 has_lapack = has_spectral = True
@@ -186,9 +188,9 @@ def compile(
 
     backend: "jax", "dask" or "numpy" go to `maquette.compile`, with ``options`` for the engine.
     PyTorch's own names leave the program as it stands: compiled programs give what they give
-    uncompiled; so no names in the state dict have ``_orig_mod.`` before them. The other arguments
-    say how fast, and are not used. Raises NotImplementedError for a backend that is a function: it
-    would never see a graph.
+    uncompiled. A module is then ``_orig_mod`` of an `OptimizedModule`, as in PyTorch, which stands
+    before the names in its state dict. The other arguments say how fast, and are not used. Raises
+    NotImplementedError for a backend that is a function: it would never see a graph.
     """
     if callable(backend):
         raise NotImplementedError(
@@ -201,6 +203,8 @@ def compile(
         return again
     if backend in ENGINES:
         return maquette.compile(model, backend=backend, **(options or {}))
+    if isinstance(model, Module) and not isinstance(model, OptimizedModule):
+        return cast(F, OptimizedModule(model))
     return model
 
 

@@ -59,4 +59,9 @@ reset_code_caches = reset
 
 __all__ = ["mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic", "reset"]
 
-__getattr__ = forward(__name__, "maquette.torch._dynamo.marks", "maquette.torch.compiler")
+__getattr__ = forward(
+    __name__,
+    "maquette.torch._dynamo.marks",
+    "maquette.torch._dynamo.eval_frame",
+    "maquette.torch.compiler",
+)

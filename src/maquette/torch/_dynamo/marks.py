@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from maquette.nn.base import Module
 from maquette.tensor.tensor import Tensor
 
 F = TypeVar("F")
@@ -47,7 +46,3 @@ def is_dynamo_supported() -> bool:
 def optimize(backend: object = None, **options: object) -> Callable[[F], F]:
     """A decorator that changes nothing."""
     return lambda fn: fn
-
-
-class OptimizedModule(Module):
-    """The class of compiled modules, of which there are none: to be asked after only."""
