@@ -19,8 +19,6 @@ class _Matmul:
     allow_bf16_reduced_precision_reduction = True
     fp32_precision = "none"  # kept
 
-    fp32_precision = "none"  # kept, as `torch.backends.fp32_precision`
-
     @property
     def allow_tf32(self) -> bool:
         """Whether products of float32 may be less precise than ``"highest"``."""
