@@ -134,3 +134,10 @@ def test_a_solution_by_empty_factors_differentiates(batch: tuple[int, ...]) -> N
     found = mq.lu_solve(b, factors, mq.zeros(*batch, 0, dtype=mq.int32))
     (grad,) = mq.autograd.grad(found.sum(), factors)
     assert grad.shape == (*batch, 0, 0)
+
+
+@pytest.mark.parametrize("name", "qr svd eig eigvals eigh inv det matrix_exp".split())
+def test_vectors_are_refused_by_functions_of_matrices(name: str) -> None:
+    words = rf"linalg.{name}: The input tensor A must have at least 2 dimensions\."
+    with pytest.raises(RuntimeError, match=words):
+        getattr(mq, f"linalg_{name}")(mq.ones(3))

@@ -211,3 +211,10 @@ def test_each_kind_of_operators_has_its_precision() -> None:
         "none",
     )
     assert backends.cuda.matmul.fp32_precision == "none"
+
+
+def test_no_language_of_kernels_is_installed() -> None:
+    """PyTorch's table of samples, which test suites import, walks through them."""
+    native = torch.backends.python_native
+    assert list(native.available_dsls) == native.all_dsls == []
+    assert native.get_dsl_operations("triton") == []

@@ -549,8 +549,12 @@ linalg_eig.autocast(cpu="float32")
 
 @linalg_eig.shape
 def eig_shape(self: TensorMeta) -> Metas:
-    check_square("linalg.eig", self)
-    check_inexact("linalg.eig", self)
+    return _eig_shape("linalg.eig", self)
+
+
+def _eig_shape(name: str, self: TensorMeta) -> Metas:
+    check_square(name, self)
+    check_inexact(name, self)
     kind = self.dtype.to_complex()
     return self.fresh(self.shape[:-1], kind), column_major(self, self.shape, kind)
 
@@ -602,7 +606,7 @@ linalg_eig.batching(leading_matrices)
 
 _linalg_eigvals = define("aten::_linalg_eigvals(Tensor self) -> Tensor")
 _linalg_eigvals.describe("The eigenvalues of square matrices, without a derivative.")
-_linalg_eigvals.shape(lambda self: eig_shape(self)[0])
+_linalg_eigvals.shape(lambda self: _eig_shape("linalg.eigvals", self)[0])
 
 
 @_linalg_eigvals.kernel

@@ -38,7 +38,7 @@ def check_matrix(name: str, *metas: TensorMeta) -> None:
     for meta in metas:
         if meta.ndim < 2:
             raise RuntimeError(
-                f"{name}: The input tensor must have at least 2 dimensions; got {meta}"
+                f"{name}: The input tensor A must have at least 2 dimensions. Got {meta}"
             )
 
 

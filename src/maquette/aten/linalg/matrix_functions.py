@@ -71,7 +71,7 @@ def _column(tolerance: Tensor | float, sizes: Tensor) -> Tensor:
 
 def rank_of(self: Tensor, atol: Tolerance, rtol: Tolerance, hermitian: bool) -> Tensor:
     """The number of singular values that are not as good as zero."""
-    check_matrix("linalg.matrix_rank", self.meta)
+    check_matrix("torch.linalg.matrix_rank", self.meta)
     if not self.meta.numel:
         return self.new_zeros(self.meta.shape[:-2], dtype=int64)
     sizes = hermitian_values(self).abs() if hermitian else singular_values(self)
@@ -242,7 +242,10 @@ linalg_cond_out = define(
 
 @linalg_cond.composite
 def cond_composite(self: Tensor, p: Number | None) -> Tensor:
-    check_matrix("linalg.cond", self.meta)
+    check(
+        self.meta.ndim >= 2,
+        lambda: f"linalg.cond: The input tensor must have at least 2 dimensions. Got {self.meta}",
+    )
     check_inexact("linalg.cond", self.meta)
     if any(is_true(n == 0) for n in self.shape[-2:]):
         return self.new_zeros(self.shape[:-2], dtype=self.dtype.to_real())

@@ -40,7 +40,7 @@ def _check_matrix(self: Tensor, dim: tuple[int, ...]) -> Pair:
     check(
         self.meta.ndim >= 2,
         lambda: (
-            f"linalg.matrix_norm: The input tensor A must have at least 2 dimensions; got "
+            f"linalg.matrix_norm: The input tensor A must have at least 2 dimensions. Got "
             f"{self.meta}"
         ),
     )

@@ -16,6 +16,7 @@ from maquette.torch.backends import (
     nnpack,
     openmp,
     opt_einsum,
+    python_native,
     quantized,
     xnnpack,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "nnpack",
     "openmp",
     "opt_einsum",
+    "python_native",
     "quantized",
     "xnnpack",
 ]

@@ -40,7 +40,6 @@ ADVICE = {
     "_size_docs": _ELSEWHERE,
     "_thread_safe_fork": _PYTHON,
     "ao": _ELSEWHERE,
-    "backends.python_native": _ELSEWHERE,
     "backends.xeon": _ONE_PROCESS,
     "contrib": "use torch.utils.tensorboard",
     "autograd.profiler_legacy": "use torch.profiler, or Python's cProfile",
