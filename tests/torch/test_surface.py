@@ -1,7 +1,9 @@
 """The surface of torch as programs meet it: relations of classes, parameters, defaults."""
 
 import inspect
+import tarfile
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
@@ -87,3 +89,37 @@ def test_generators_of_a_kind_of_device_are_kept() -> None:
     with torch.random.fork_rng(devices=[], device_type="cpu"):
         torch.rand(3)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_methods_have_no_out_whatever_their_functions_were_called_with() -> None:
+    x, out = torch.ones(2), torch.empty(2)
+    torch.add(x, x, out=out)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'out'"):
+        x.add(x, out=out)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'out'"):
+        x.sum(out=torch.empty(()))
+
+
+def test_options_of_compile_are_pytorchs() -> None:
+    with pytest.raises(TypeError, match="fulgraph"):
+        torch.compile(torch.relu, fulgraph=True)
+    with pytest.raises(RuntimeError, match="mode or options"):
+        torch.compile(torch.relu, mode="default", options={})
+    assert torch.compile(torch.relu, fullgraph=True, dynamic=True, mode="default") is torch.relu
+
+
+def test_nodes_say_that_they_are_builtins() -> None:
+    x = torch.ones(2, requires_grad=True)
+    assert repr(type((x * 2).grad_fn)) == "<class 'MulBackward0'>"
+
+
+def test_a_tar_archive_of_the_first_pytorch_is_refused_by_that_name(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "old.pt", "w:") as archive:
+        archive.addfile(tarfile.TarInfo("storages"))
+    with pytest.raises(RuntimeError, match="tar archive"):
+        torch.load(tmp_path / "old.pt")
+
+
+def test_the_former_name_of_a_choice_of_kernels_warns() -> None:
+    with pytest.warns(FutureWarning, match="sdpa_kernel"), torch.backends.cuda.sdp_kernel():
+        assert torch.backends.cuda.flash_sdp_enabled()

@@ -168,6 +168,8 @@ class _Forms:
 
     def translated(self, full: Face, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Call with keywords under the schema's names, ``requires_grad`` and the default device."""
+        if self.at and "out" in kwargs:
+            raise TypeError(f"{self.name}() got an unexpected keyword argument 'out'")
         kwargs = _translate(self.name, kwargs, self.schemas)
         if isinstance(kwargs.get("out"), (tuple, list)):
             kwargs = _several_outs(kwargs, self.written)
@@ -289,7 +291,9 @@ def _quick(forms: _Forms, full: Face) -> Face:
             # What is remembered by classes was matched as it stands: nothing is to be translated.
             if kwargs.keys() <= names:
                 chosen = only
-            elif not listed:
+            elif not (
+                listed or (at and "out" in kwargs)
+            ):  # methods have no `out`
                 chosen = by_class.get(classes_of(args, kwargs))
         else:
             if listed and not (len(args) == at + 1 and args[at].__class__ in _LISTS):

@@ -291,7 +291,9 @@ class _Maker:
             self.saved, self._watched_class
         )
         shown |= linked_sizes({n: int(m[2:]) for n, m in self.linked.items() if n in self.needed})
-        made: Any = type(kind, (OpNode,), {"__slots__": (), "op": op, "label": label, **shown})
+        # PyTorch's nodes are of C++ and say that they are builtins.
+        own = {"__slots__": (), "__module__": "builtins", "op": op, "label": label}
+        made: Any = type(kind, (OpNode,), own | shown)
         made.open_saved = staticmethod(self._late(made, "open_saved", self._open_saved_source))
         made.plain = self.plan.one_output
         made.lists = bool(self.plan.lists)

@@ -180,9 +180,16 @@ ENGINES = ("jax", "dask", "numpy")
 def compile(
     model: F | None = None,
     *,
-    backend: object = "inductor",
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: object = None,
+    mode: str | None = None,
     options: dict[str, object] | None = None,
-    **unused: object,
+    name: str | None = None,
+    disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: object = None,
 ) -> F | Callable[[F], F]:
     """``model`` compiled by one of maquette's engines, or itself where the backend is PyTorch's.
 
@@ -199,9 +206,11 @@ def compile(
             f"of {', '.join(ENGINES)}."
         )
     if model is None:
-        again: Any = partial(compile, backend=backend, options=options)
+        again: Any = partial(compile, backend=backend, mode=mode, options=options, disable=disable)
         return again
-    if backend in ENGINES:
+    if mode is not None and options is not None:
+        raise RuntimeError("torch.compile takes mode or options, and not both")
+    if backend in ENGINES and not disable:
         return maquette.compile(model, backend=backend, **(options or {}))
     if isinstance(model, Module) and not isinstance(model, OptimizedModule):
         return cast(F, OptimizedModule(model))

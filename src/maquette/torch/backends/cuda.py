@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from maquette.aten.nn.attention.attention_choice import SDPBackend, allow, allowed, only
+from maquette.core.warned import warn
 from maquette.tensor.tensor import Tensor
 from maquette.torch.face.forwarding import forward
 from maquette.torch.settings import get_float32_matmul_precision, set_float32_matmul_precision
@@ -138,7 +139,11 @@ def sdp_kernel(
     enable_mem_efficient: bool = True,
     enable_cudnn: bool = True,
 ) -> Iterator[None]:
-    """Allow only the named kernels of attention, for a block of this thread."""
+    """Allow only the named kernels of attention, for a block of this thread.
+
+    The former name of `torch.nn.attention.sdpa_kernel`: FutureWarning.
+    """
+    warn("sdp_kernel is deprecated: call torch.nn.attention.sdpa_kernel", FutureWarning)
     said = {
         SDPBackend.FLASH_ATTENTION: enable_flash,
         SDPBackend.MATH: enable_math,

@@ -189,6 +189,11 @@ def load(
             raise EmptyFileError(f"{name_of(file)}: Ran out of input: this file is empty")
         if _is_zipfile(file):
             return _load_zip(_from_here(file), map_location, trusted, bool(mmap), encoding)
+        if _is_tar(file):
+            raise FileError(
+                f"{name_of(file)}: a tar archive, as PyTorch wrote until 0.1.12; it is not read "
+                f"here: load it with PyTorch (weights_only=False) and save it again"
+            )
         if begins == b"\x80":
             if mmap:
                 raise FileError(
@@ -243,6 +248,12 @@ def _is_the_readers(error: BaseException) -> bool:
         last = last.tb_next
     name = "" if last is None else str(last.tb_frame.f_globals.get("__name__"))
     return name == "pickle" or name.startswith("maquette.torch.saving.")
+
+
+def _is_tar(file: IO[bytes]) -> bool:
+    begin = file.read(262)
+    file.seek(-len(begin), os.SEEK_CUR)
+    return begin[257:] == b"ustar"
 
 
 def _load_zip(
