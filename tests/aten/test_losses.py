@@ -111,7 +111,7 @@ def test_nll_loss_ignores_what_it_is_told_to() -> None:
     target = mq.tensor([1, -100, 4, -100])
     losses = mq.nll_loss(logs, target, None, 0)
     assert losses.tolist()[1::2] == [0, 0]
-    assert mq.nll_loss(logs, target).item() == pytest.approx(losses.sum().item() / 2)
+    assert mq.nll_loss(logs, target, None, 1).item() == pytest.approx(losses.sum().item() / 2)
 
 
 def test_nll_loss_of_a_missing_class_says_which() -> None:
@@ -120,7 +120,7 @@ def test_nll_loss_of_a_missing_class_says_which() -> None:
 
 
 def test_mean_loss_of_nothing_is_nan() -> None:
-    assert mq.mse_loss(mq.zeros((0, 3)), mq.zeros((0, 3))).isnan().item()
+    assert mq.mse_loss(mq.zeros((0, 3)), mq.zeros((0, 3)), 1).isnan().item()
 
 
 def test_huber_loss_needs_a_positive_delta() -> None:
@@ -187,7 +187,7 @@ def test_multilabel_margin_loss_takes_large_batches_in_parts(monkeypatch: pytest
 def test_the_operator_of_the_margin_ranking_loss_broadcasts() -> None:
     """The function in `nn.functional` refuses other ranks; PyTorch's operator does not."""
     x, y = mq.ones(2, 2), mq.zeros(2, 2)
-    assert mq.margin_ranking_loss(x, y, mq.tensor([-1.0, 1.0])).item() == 0.5
+    assert mq.margin_ranking_loss(x, y, mq.tensor([-1.0, 1.0]), 0.0, 1).item() == 0.5
 
 
 @pytest.mark.parametrize("name", ["huber", "mse", "smooth_l1", "soft_margin"])

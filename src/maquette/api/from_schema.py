@@ -33,7 +33,7 @@ from maquette.dispatch.schemas.matching import MatchError
 from maquette.dispatch.schemas.schema import Argument
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
-from maquette.dispatch.torch_function import Overridden, offered, offered_member
+from maquette.dispatch.torch_function import Overridden, is_overridden, offered, offered_member
 from maquette.symbolic.numbers import SymInt
 from maquette.tensor.tensor import Tensor
 
@@ -66,6 +66,9 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
         face = _giving_names(face, named)
     if forms.name in _DTYPES_FOR_NONE and not method:
         face = _with_dtype(face, _DTYPES_FOR_NONE[forms.name])
+    place = _place_of_mean(forms.overloads)
+    if place is not None:
+        face = _unreduced_unless_told(face, place)
     forms.face = face
     face.__name__ = forms.name
     face.__qualname__ = f"Tensor.{forms.name}" if method else forms.name  # where pickle looks
@@ -376,6 +379,29 @@ def _with_dtype(face: Face, kind: dtype) -> Face:
         return face(*args, **kwargs)
 
     return with_dtype
+
+
+def _place_of_mean(overloads: list[OpOverload]) -> int | None:
+    """Which positional argument is a ``reduction`` whose default is that of the mean, if any is."""
+    for overload in overloads:
+        for at, argument in enumerate(overload._schema.arguments):
+            if argument.name == "reduction" and argument.default_value == 1:
+                return at
+    return None
+
+
+def _unreduced_unless_told(face: Face, at: int) -> Face:
+    """A loss as PyTorch's functions have it: its `Mean` is no number to them, and counts as 0.
+
+    So ``torch.kl_div(x, y)`` has a value an element, and the operator ``aten::kl_div`` the mean.
+    """
+
+    def unreduced(*args: object, **kwargs: object) -> object:
+        if len(args) <= at and "reduction" not in kwargs and not is_overridden(args, kwargs):
+            kwargs["reduction"] = 0
+        return face(*args, **kwargs)
+
+    return unreduced
 
 
 def _bool_or_dim(overloads: list[OpOverload], at: int) -> list[OpOverload]:

@@ -10,7 +10,7 @@ import warnings
 import weakref
 from typing import Any
 
-from maquette.api.from_schema import face_of
+from maquette.api.from_schema import find_function
 from maquette.autograd.engine import current_run
 from maquette.autograd.grad_mode import is_multithreading_enabled
 from maquette.autograd.grad_mode import set_recording as _set_grad_enabled
@@ -23,7 +23,6 @@ from maquette.dispatch.guards import AutoDispatchBelowAutograd
 from maquette.dispatch.keysets import DispatchKeySet
 from maquette.dispatch.modes import no_dispatch
 from maquette.dispatch.overrides import enable_python_dispatcher
-from maquette.dispatch.packet import find_packet
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import (
     TorchFunctionState,
@@ -344,15 +343,15 @@ class _Nn:
         return found.device, found.dtype, found.non_blocking, found.format
 
     def __getattr__(self, name: str) -> object:
-        found = getattr(functional, name, None)
-        if found is not None:
-            return found
-        packet = find_packet(f"aten::{name}")
-        if packet is None:
+        written = getattr(functional, name, None)
+        if getattr(written, "as_written", False):
+            return written  # an operator's own function
+        found = find_function(name) or written
+        if found is None:
             raise AttributeError(
                 f"module 'torch._C._nn' has no attribute '{name}': maquette does not have it"
             )
-        return face_of(packet, method=False)
+        return found
 
 
 _nn = _Nn()
