@@ -123,3 +123,21 @@ def test_a_tar_archive_of_the_first_pytorch_is_refused_by_that_name(tmp_path: Pa
 def test_the_former_name_of_a_choice_of_kernels_warns() -> None:
     with pytest.warns(FutureWarning, match="sdpa_kernel"), torch.backends.cuda.sdp_kernel():
         assert torch.backends.cuda.flash_sdp_enabled()
+
+
+def test_dtypes_have_short_names() -> None:
+    short = {
+        "float32": "f32", "bfloat16": "bf16", "int8": "i8", "uint64": "u64", "bool": "b8",
+        "complex64": "c64", "float8_e4m3fn": "f8e4m3fn", "float8_e8m0fnu": "f8e8m0fnu",
+        "quint8": "quint8", "int3": "int3", "float4_e2m1fn_x2": "f4e2m1fnx2",
+    }  # fmt: skip
+    assert {name: getattr(torch, name).abbr for name in short} == short
+
+
+def test_generators_have_no_offset() -> None:
+    with pytest.raises(RuntimeError, match="CPU Generator does not use offset"):
+        torch.Generator().get_offset()
+
+
+def test_actions_of_a_profiler_are_pytorchs() -> None:
+    assert [action.value for action in torch.profiler.ProfilerAction] == [0, 1, 2, 3, 4]

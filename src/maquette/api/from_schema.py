@@ -294,9 +294,7 @@ def _quick(forms: _Forms, full: Face) -> Face:
             # What is remembered by classes was matched as it stands: nothing is to be translated.
             if kwargs.keys() <= names:
                 chosen = only
-            elif not (
-                listed or (at and "out" in kwargs)
-            ):  # methods have no `out`
+            elif not (listed or (at and "out" in kwargs)):  # methods have no `out`
                 chosen = by_class.get(classes_of(args, kwargs))
         else:
             if listed and not (len(args) == at + 1 and args[at].__class__ in _LISTS):

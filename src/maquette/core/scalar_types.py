@@ -21,6 +21,9 @@ FLOAT: Final = 2
 COMPLEX: Final = 3
 
 
+_SHORT_KINDS: Final = {
+    "bool": "b8", "uint": "u", "int": "i", "bfloat": "bf", "float": "f", "complex": "c",
+}  # fmt: skip
 _UNSIGNED: Final = ("uint", "bits", "quint", "float8_e8m0fnu")
 
 
@@ -69,6 +72,15 @@ class dtype:
         found = _numpy_counterpart(self)
         object.__setattr__(self, "_numpy", found)
         return found
+
+    @property
+    def abbr(self) -> str:
+        """The name in short: ``f32``, ``bf16``, ``i64``, ``b8``; of an opaque type, the name."""
+        if self.category == OPAQUE and not self.name.startswith("float"):
+            return self.name
+        kind = self.name.rstrip("0123456789") if "_" not in self.name else "float"
+        width = self.name.removeprefix(kind).replace("_", "")
+        return f"{_SHORT_KINDS[kind]}{width}"
 
     def to_real(self) -> "dtype":
         """The type of a complex type's parts; other types are their own."""

@@ -18,36 +18,7 @@ from maquette.tensor.tensor import Tensor
 if TYPE_CHECKING:
     from maquette.fx.node import Node
 
-_SHORT = {
-    "bfloat16": "bf16",
-    "float64": "f64",
-    "float32": "f32",
-    "float16": "f16",
-    "float8_e4m3fn": "f8e4m3fn",
-    "float8_e5m2": "f8e5m2",
-    "float8_e4m3fnuz": "f8e4m3fnuz",
-    "float8_e5m2fnuz": "f8e5m2fnuz",
-    "float8_e8m0fnu": "f8e8m0fnu",
-    "complex32": "c32",
-    "complex64": "c64",
-    "complex128": "c128",
-    "int8": "i8",
-    "int16": "i16",
-    "int32": "i32",
-    "int64": "i64",
-    "bool": "b8",
-    "uint8": "u8",
-    "uint16": "u16",
-    "uint32": "u32",
-    "uint64": "u64",
-}
 _FRAME = re.compile(r'^File "(.+)", line (\d+), in (.+)$')
-
-
-def short_dtype(kind: dtype) -> str:
-    """``f32`` for float32."""
-    name = str(kind).rpartition(".")[2]
-    return _SHORT.get(name, name)
 
 
 def value_text(value: object, include_stride: bool = False, include_device: bool = False) -> str:
@@ -73,7 +44,7 @@ def _tensor_text(
 ) -> str:
     sizes = ", ".join(map(str, shape))
     stride = "" if strides is None else f"[{', '.join(map(str, strides))}]"
-    return f"{short_dtype(kind)}[{sizes}]{stride}{where}"
+    return f"{kind.abbr}[{sizes}]{stride}{where}"
 
 
 def node_comment(node: Node) -> str | None:

@@ -94,6 +94,14 @@ class Generator:
         other.set_state(self.get_state())
         return other
 
+    def get_offset(self) -> int:
+        """RuntimeError: streams here are told by their state, not by a seed and an offset."""
+        raise RuntimeError(f"{self._device.type.upper()} Generator does not use offset")
+
+    def set_offset(self, offset: int) -> Generator:
+        """RuntimeError, likewise."""
+        raise RuntimeError(f"{self._device.type.upper()} Generator does not use offset")
+
     def graphsafe_get_state(self) -> Generator:
         """The same as `clone_state`: there are no captured graphs here."""
         return self.clone_state()

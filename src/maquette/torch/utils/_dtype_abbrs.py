@@ -3,6 +3,5 @@
 from __future__ import annotations
 
 from maquette.core.dtype import all_dtypes
-from maquette.fx.annotations import short_dtype
 
-dtype_abbrs = {kind: short_dtype(kind) for kind in all_dtypes}
+dtype_abbrs = {kind: kind.abbr for kind in all_dtypes}
