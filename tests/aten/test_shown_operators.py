@@ -186,3 +186,40 @@ def test_gradient_shows_the_operators_of_pytorch(name: str) -> None:
 
     shown = [name for name in overloads_of(gradients) if name != "detach"][1:]  # after ones_like
     assert shown == expected.split()
+
+
+X = mq.ones(3, 3)
+FORWARD: dict[str, tuple[Callable[[], object], str]] = {
+    "norm_except_dim of the first": (lambda: mq.norm_except_dim(X), "view norm.ScalarOpt_dim view"),
+    "norm_except_dim of the last": (
+        lambda: mq.norm_except_dim(X, 2, 1),
+        "view norm.ScalarOpt_dim view",
+    ),
+    "norm_except_dim between": (
+        lambda: mq.norm_except_dim(mq.ones(1, 4, 2), 2, 1),
+        "ones transpose.int view norm.ScalarOpt_dim view transpose.int",
+    ),
+    "norm_except_dim of all": (lambda: mq.norm_except_dim(X, 2, -1), "norm.Scalar"),
+    "frobenius_norm": (lambda: mq.frobenius_norm(X, 0), "norm.ScalarOpt_dim"),
+    "count_nonzero of a dimension": (lambda: X.count_nonzero(0), "count_nonzero"),
+    "count_nonzero of two": (lambda: X.count_nonzero(0, 1), "count_nonzero.dim_IntList"),
+    "cosine_similarity of a row": (
+        lambda: mq.cosine_similarity(X, X[0]),
+        "select.int expand expand linalg_vector_norm clone linalg_vector_norm clone scalar_tensor "
+        "clamp_min_.Tensor clamp_min_.Tensor div.Tensor div.Tensor mul.Tensor sum.dim_IntList",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_functions_show_PyTorchs_operators(name: str) -> None:
+    function, expected = FORWARD[name]
+    assert overloads_of(function) == expected.split()
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
+def test_norm_except_dim_is_the_norm_of_what_is_left(dim: int) -> None:
+    v = mq.arange(24.0).reshape(4, 3, 2).transpose(0, 2)
+    others = [d for d in range(3) if d != dim]
+    expected = v.norm() if dim == -1 else mq.linalg_vector_norm(v, 2, others, True)
+    assert mq.allclose(mq.norm_except_dim(v, 2, dim), expected)

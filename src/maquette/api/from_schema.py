@@ -452,8 +452,11 @@ def _one_list(positional: list[Argument]) -> bool:
 
 
 def _takes_one_int(positional: list[Argument]) -> bool:
-    """Whether the first positional parameter is one integer: ``squeeze(0)``."""
-    return bool(positional) and positional[0].type.kind in ("int", "symint")
+    """Whether the first positional parameter is one integer, or None: ``squeeze(0)``."""
+    if not positional:
+        return False
+    kind = positional[0].type
+    return (kind.elem if kind.kind == "optional" else kind).kind in ("int", "symint")
 
 
 def _is_factory(op: OpOverload) -> bool:

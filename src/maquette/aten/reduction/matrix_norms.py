@@ -185,7 +185,7 @@ linalg_norm_named = _with_out(
 frobenius_norm = _with_out(
     "frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False)",
     "out",
-    lambda self, dim, keepdim: aten.linalg_vector_norm(self, 2, dim, keepdim),
+    lambda self, dim, keepdim: aten.norm.ScalarOpt_dim(self, 2.0, dim, keepdim),
 )
 frobenius_norm.describe("The root of the sum of squares over `dim`.")
 frobenius_norm.autocast(cuda="float32")

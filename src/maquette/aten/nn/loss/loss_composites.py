@@ -136,7 +136,9 @@ def _cosine(x1: Tensor, x2: Tensor, dim: int, eps: float, at_least: Lengths) -> 
         ),
     )
     shape = broadcast_shapes(x1.meta.shape, x2.meta.shape)
-    x1, x2 = [x if x.meta.shape == shape else x.expand(shape) for x in (x1.to(kind), x2.to(kind))]
+    x1, x2 = x1.to(kind), x2.to(kind)
+    if x1.meta.shape != x2.meta.shape:
+        x1, x2 = x1.expand(shape), x2.expand(shape)
     length1, length2 = at_least(x1, x2, dim, eps)
     unit2 = x2 / length2
     return (x1 / length1 * unit2).sum(dim)

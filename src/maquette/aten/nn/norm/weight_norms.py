@@ -26,16 +26,17 @@ norm_except_dim.describe(
 def norm_except_dim_composite(v: Tensor, pow: int, dim: int) -> Tensor:
     """Norms over every dimension but `dim`, which are kept as 1; -1: one norm of all."""
     if dim == -1:
-        whole: Tensor = v.norm(pow)
+        whole: Tensor = aten.norm.Scalar(v, pow)
         return whole
     if v.meta.ndim == 0:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
-    kept = wrap_dim(dim, v.meta.ndim)
-    others = [d for d in range(v.meta.ndim) if d != kept]
-    if not others:
-        return v.abs()
-    norms: Tensor = aten.linalg_vector_norm(v, pow, others, True)
-    return norms
+    kept, last = wrap_dim(dim, v.meta.ndim), v.meta.ndim - 1
+    if kept not in (0, last):
+        return norm_except_dim_composite(v.transpose(0, kept), pow, 0).transpose(0, kept)
+    size = v.meta.shape[kept]
+    rows, over = ((size, -1), 1) if kept == 0 else ((-1, size), 0)
+    norms: Tensor = aten.norm.ScalarOpt_dim(v.contiguous().view(rows), pow, [over])
+    return norms.view([size if d == kept else 1 for d in range(v.meta.ndim)])
 
 
 # --- a weight of given lengths -------------------------------------------------------------------
