@@ -9,6 +9,7 @@ import pytest
 
 import maquette.torch as torch
 from maquette.torch.autograd.profiler_util import EventList
+from maquette.torch.distributed.checkpoint.metadata import TensorProperties
 from maquette.torch.nn.attention.flex_attention import create_block_mask, noop_mask
 from maquette.torch.nn.modules import padding, pooling
 
@@ -141,3 +142,15 @@ def test_generators_have_no_offset() -> None:
 
 def test_actions_of_a_profiler_are_pytorchs() -> None:
     assert [action.value for action in torch.profiler.ProfilerAction] == [0, 1, 2, 3, 4]
+
+
+def test_uses_of_a_node_are_replaced_without_asking_of_each() -> None:
+    graph = torch.fx.Graph()
+    x, y = graph.placeholder("x"), graph.placeholder("y")
+    user = graph.call_function(torch.relu, (x,))
+    assert x.replace_all_uses_with(y, None) == [user]
+    assert user.args == (y,)
+
+
+def test_properties_of_a_tensor_in_a_checkpoint_have_the_default_dtype() -> None:
+    assert TensorProperties().dtype is torch.float32

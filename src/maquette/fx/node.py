@@ -326,14 +326,14 @@ class Node:
     def replace_all_uses_with(
         self,
         replace_with: Node,
-        delete_user_cb: Callable[[Node], bool] = lambda user: True,
+        delete_user_cb: Callable[[Node], bool] | None = None,
         *,
         propagate_meta: bool = False,
     ) -> list[Node]:
         """Have the users of this node use another one; the users that were changed.
 
-        delete_user_cb: says of a user whether it is to be changed. propagate_meta: copy ``meta``,
-        which must then be empty on the other node (AssertionError).
+        delete_user_cb: says of a user whether it is to be changed; all are without it.
+        propagate_meta: copy ``meta``, which must be empty on the other node (AssertionError).
         """
         if propagate_meta:
             assert len(replace_with.meta) == 0, (
@@ -341,7 +341,8 @@ class Node:
                 "replace_with already has .meta keys"
             )
             replace_with.meta.update(self.meta)
-        changed = [user for user in list(self.users) if delete_user_cb(user)]
+        users = list(self.users)
+        changed = users if delete_user_cb is None else list(filter(delete_user_cb, users))
         for user in changed:
             user.replace_input_with(self, replace_with)
         return changed

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 from maquette.core.dtype import dtype as Dtype
+from maquette.core.dtype import get_default_dtype
 from maquette.core.layout import (
     channels_last,
     contiguous_format,
@@ -44,7 +45,7 @@ _FORMATS = dict(zip(_MEM_FORMAT_ENCODING, (contiguous_format, channels_last, pre
 class TensorProperties:
     """What a tensor is made with besides its size."""
 
-    dtype: Dtype
+    dtype: Dtype = field(default_factory=get_default_dtype)
     layout: Layout = strided
     requires_grad: bool = False
     memory_format: MemoryFormat = contiguous_format

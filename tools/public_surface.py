@@ -1,0 +1,213 @@
+"""Compare the surface of torch's public modules with PyTorch's: names, parameters, defaults, bases.
+
+    .venv-peer/bin/python tools/public_surface.py [KIND ...]
+
+Needs both in one environment (`make peer` makes it). Each side is described in a process of its
+own, maquette's with `maquette.torch.install()`; what differs is printed by kind: "default" (of a
+parameter that both have), "parameters", "base" (of a class, by name), "absent" and "untold" (names
+of an ``__all__`` that are not there, or that `dir` does not tell), "module" (not to be imported).
+"""
+
+from __future__ import annotations
+
+import enum
+import importlib
+import inspect
+import json
+import pkgutil
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+Facts = dict[str, Any]
+Difference = tuple[str, str, str]
+"""Its kind, the name that differs, and how."""
+
+# Modules that start programs, read command lines, or are no part of what programs call.
+_LEFT_OUT = (
+    "torch.testing._internal", "torch._", "torch.ao", "torch.utils.bottleneck",
+    "torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic",
+)  # fmt: skip
+# Bases that only PyTorch's own making of classes shows.
+_UNSEEN_BASES = ("pybind11_object", "Generic", "ABC")
+
+
+# --- one side --------------------------------------------------------------------------------
+
+
+def public_modules(package: Any) -> Iterator[str]:
+    """The paths of a package's public modules that can be imported, its own first."""
+    yield package.__name__
+    for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        name = found.name
+        if name.rpartition(".")[2].startswith("_") or name.startswith(_LEFT_OUT):
+            continue
+        try:
+            module = importlib.import_module(name)
+        except Exception:  # noqa: BLE001  # it needs what is not installed
+            continue
+        if found.ispkg and "__path__" in vars(module):
+            yield from public_modules(module)
+        else:
+            yield name
+
+
+def value_text(value: object) -> str:
+    """A default as both sides print it: by value, else by the name of its kind."""
+    if isinstance(value, enum.Enum):
+        return f"{type(value).__name__}.{value.name}"
+    if isinstance(value, str | int | float | bytes | None) or type(value).__module__ == "torch":
+        return repr(value)
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(value_text, value))})"
+    name = getattr(value, "__name__", None)
+    return name if isinstance(name, str) else f"<{type(value).__name__}>"
+
+
+def parameters(function: object) -> list[list[Any]] | None:
+    """Name, kind and default of each parameter; None where they cannot be told."""
+    try:
+        told = inspect.signature(function)  # type: ignore[arg-type]  # asked of whatever is there
+    except (TypeError, ValueError):
+        return None
+    empty = inspect.Parameter.empty
+    return [
+        [p.name, int(p.kind), "" if p.default is empty else value_text(p.default)]
+        for p in told.parameters.values()
+    ]
+
+
+def described(value: object) -> Facts:
+    """What is compared of a class, function or constant."""
+    facts: Facts = {
+        "parameters": parameters(value) if callable(value) else None,
+        "home": str(getattr(value, "__module__", None)),
+    }
+    if isinstance(value, type):
+        facts["bases"] = [kind.__name__ for kind in value.__mro__]
+        own = (n for n in dir(value) if not n.startswith("_"))
+        members = {name: getattr(value, name, None) for name in own}
+        facts["members"] = {
+            name: parameters(member)
+            for name, member in members.items()
+            if inspect.isroutine(member)
+        }
+    return facts
+
+
+def surface(modules: Sequence[str]) -> dict[str, Facts]:
+    """By module: what `dir` tells, ``__all__``, and each public name described."""
+    found: dict[str, Facts] = {}
+    for path in modules:
+        try:
+            module = importlib.import_module(path)
+        except Exception as error:  # noqa: BLE001  # it is the answer
+            found[path] = {"error": str(error)}
+            continue
+        told = [name for name in dir(module) if not name.startswith("_")]
+        listed = [n for n in getattr(module, "__all__", ()) if not n.startswith("_")]
+        values = {name: _found(module, name) for name in {*told, *listed}}
+        names = {
+            n: described(v) for n, v in values.items() if v is not None and not inspect.ismodule(v)
+        }
+        found[path] = {"told": told, "listed": [n for n in listed if n in values], "names": names}
+    return found
+
+
+def _found(module: Any, name: str) -> object:
+    try:
+        found: object = getattr(module, name)
+    except Exception:  # noqa: BLE001  # a device that is not there
+        return None
+    return found
+
+
+# --- both ------------------------------------------------------------------------------------
+
+
+def differences(theirs: Mapping[str, Facts], ours: Mapping[str, Facts]) -> Iterator[Difference]:
+    """What differs, name by name, in the order of their modules."""
+    for path, module in theirs.items():
+        if "error" in module:
+            continue
+        here = ours[path]
+        if "error" in here:
+            yield "module", path, here["error"]
+            continue
+        for name in module["listed"]:
+            if name in module["names"] and name not in here["names"]:
+                yield "absent", f"{path}.{name}", ""
+            elif name in module["names"] and name not in here["told"]:
+                yield "untold", f"{path}.{name}", ""
+        for name, facts in module["names"].items():
+            own = name in module["listed"] or facts["home"] == path  # others import it
+            if own and name in here["names"]:
+                yield from _of_name(f"{path}.{name}", facts, here["names"][name])
+
+
+def _of_name(name: str, theirs: Facts, ours: Facts) -> Iterator[Difference]:
+    yield from _of_parameters(name, theirs["parameters"], ours["parameters"])
+    if "bases" not in theirs or "bases" not in ours:
+        return
+    lacking = [
+        base
+        for base in theirs["bases"]
+        if base not in ours["bases"] and base not in _UNSEEN_BASES and not base.startswith("_")
+    ]
+    if lacking:
+        yield "base", name, ", ".join(lacking)
+    for member, told in theirs["members"].items():
+        if member in ours["members"]:
+            yield from _of_parameters(f"{name}.{member}", told, ours["members"][member])
+
+
+def _of_parameters(
+    name: str, theirs: list[list[Any]] | None, ours: list[list[Any]] | None
+) -> Iterator[Difference]:
+    if theirs is None or ours is None:
+        return
+    by_name = {p[0]: p[2] for p in ours}
+    for parameter, _, default in theirs:
+        if parameter in by_name and by_name[parameter] != default:
+            yield "default", f"{name}({parameter})", f"{default} there, {by_name[parameter]} here"
+    if [p[:2] for p in theirs] != [p[:2] for p in ours]:
+        there, here = ([p[0] for p in side] for side in (theirs, ours))
+        yield "parameters", name, f"({', '.join(there)}) there, ({', '.join(here)}) here"
+
+
+def _describe_side(side: str, file: Path, modules: Path) -> None:
+    warnings.simplefilter("ignore")
+    if side == "maquette":
+        importlib.import_module("maquette.torch").install()
+    torch = importlib.import_module("torch")
+    if side == "torch":
+        modules.write_text("\n".join(public_modules(torch)))
+    file.write_text(json.dumps(surface(modules.read_text().split())))
+
+
+def main(kinds: Sequence[str]) -> int:
+    """Print the differences of these kinds, or all; how many of each."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = {side: Path(folder) / side for side in ("torch", "maquette")}
+        for side, file in files.items():
+            command = [sys.executable, __file__, "--side", side, str(file), f"{folder}/modules"]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        theirs, ours = (json.loads(file.read_text()) for file in files.values())
+    counts: dict[str, int] = {}
+    for kind, name, how in dict.fromkeys(differences(theirs, ours)):
+        counts[kind] = counts.get(kind, 0) + 1
+        if not kinds or kind in kinds:
+            print(f"{kind:10} {name}  {how}")
+    print(", ".join(f"{kind}: {count}" for kind, count in counts.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--side"]:
+        _describe_side(sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4]))
+    else:
+        raise SystemExit(main(sys.argv[1:]))
