@@ -212,3 +212,20 @@ def test_D135_functional_tells_the_pooling_with_indices_and_the_method(x):
     with BaseTorchFunctionMode(), BaseTorchFunctionMode():
         assert len(F.max_pool2d(image, 2, return_indices=True)) == 2
     assert [f for f, _ in seen(lambda: F.sigmoid(x))] == [T.sigmoid]
+
+
+def test_D135_split_is_told_with_its_dimension():
+    x = mq.ones(4, 2)
+    for call in (lambda: x.split(2), lambda: x.split(2, 0), lambda: x.split(split_size=2)):
+        with Seeing() as mode:
+            assert len(call()) == 2
+        assert mode.seen == [(T.split, (T,), (x, 2), {"dim": 0})]
+
+
+def test_D135_a_step_asks_its_count_by_item_and_reads_nothing_else():
+    weight = mq.nn.Parameter(mq.ones(2))
+    weight.grad = mq.ones(2)
+    optimizer = mq.optim.AdamW([weight], foreach=False)
+    functions = [func for func, _ in seen(optimizer.step)]
+    assert T.item in functions
+    assert not {T.__float__, T.is_complex, T.dtype.__get__} & set(functions)

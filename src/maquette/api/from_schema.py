@@ -33,7 +33,14 @@ from maquette.dispatch.schemas.matching import MatchError
 from maquette.dispatch.schemas.schema import Argument
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
-from maquette.dispatch.torch_function import Overridden, is_overridden, offered, offered_member
+from maquette.dispatch.torch_function import (
+    Overridden,
+    call_with_defaults,
+    is_overridden,
+    offered,
+    offered_in_python,
+    offered_member,
+)
 from maquette.symbolic.numbers import SymInt
 from maquette.tensor.tensor import Tensor
 
@@ -106,6 +113,7 @@ class _Forms:
         self.name = packet.__name__
         self.at = at
         # Whether it is a method that takes nothing: handlers are told of plain tensors too.
+        self.in_python = _IN_PYTHON.get(self.name) if at else None
         self.alone = bool(at) and not any(_takes_more(o) for o in overloads)
         self.only = overloads[0] if len(overloads) == 1 else None
         positional = [[a for a in o._schema.arguments if not a.kwarg_only][at:] for o in overloads]
@@ -223,6 +231,14 @@ class _Forms:
         return args
 
 
+# Methods that PyTorch has in Python: handlers are told these parameters, defaults by name.
+_IN_PYTHON: dict[str, Callable[..., object]] = {
+    "split": lambda self, split_size, dim=0: None,
+    "istft": lambda self, n_fft, hop_length=None, win_length=None, window=None, center=True,
+    normalized=False, onesided=None, length=None, return_complex=False: None,
+}  # fmt: skip
+
+
 def _takes_more(overload: OpOverload) -> bool:
     """Whether a method takes anything besides its tensor by an overload."""
     given = [a for a in overload._schema.arguments if not (a.kwarg_only and a.is_write)]
@@ -260,6 +276,8 @@ def _full(forms: _Forms) -> Face:
         if not overridden:
             with contextlib.suppress(Overridden):
                 return forms.translated(full, given, named)
+        if forms.in_python is not None:
+            return offered_in_python(forms.face, *call_with_defaults(forms.in_python, args, kwargs))
         ask = offered_member if forms.alone else offered
         return ask(forms.face, args, kwargs)
 

@@ -147,12 +147,12 @@ def step_dtype() -> dtypes.dtype:
 
 def number(value: float | Tensor) -> float:
     """A Python number, read from a tensor if need be; one that requires grad has none to give."""
-    if isinstance(value, Tensor) and value.requires_grad:
+    if isinstance(value, Tensor) and value._records():
         raise NotImplementedError(
             "a rate that requires grad is not supported: steps are recorded for parameters and "
             "their gradients. detach() it"
         )
-    return float(value) if isinstance(value, Tensor) else value
+    return float(value.item()) if isinstance(value, Tensor) else value
 
 
 def value(given: float | Tensor, group: Group) -> float | Tensor:
@@ -237,5 +237,5 @@ def as_real(*lists: list[Tensor]) -> None:
     """Put views of real pairs in the place of complex tensors, which are updated alike."""
     for members in lists:
         for i, member in enumerate(members):
-            if member.is_complex():
+            if member.meta.dtype.is_complex:
                 members[i] = mq.view_as_real(member)

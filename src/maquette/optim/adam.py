@@ -188,7 +188,7 @@ def _unwatched(lists: _Lists, group: Group) -> bool:
     if any(isinstance(beta, Tensor) for beta in group["betas"]):
         return False
     tensors = [*lists.params, *lists.grads, *lists.exp_avgs, *lists.exp_avg_sqs]
-    kinds = {t.dtype for t in tensors}
+    kinds = {t.meta.dtype for t in tensors}
     return len(kinds) == 1 and run_as_on_page(tensors, ADAM_OPERATORS)
 
 
