@@ -3,6 +3,7 @@
 import importlib
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -111,3 +112,34 @@ def test_marks_for_the_script_compiler_can_be_imported():
 def test_decorators_for_what_is_absent_give_back_what_they_mark():
     assert torch.compiler.substitute_in_graph(max)(min) is min
     assert torch.jit.interface(int) is int
+
+
+def _divide_unless(kind):
+    try:
+        return 1 / 0
+    except kind:
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("cuda", "CudaError"),
+        ("", "JITException"),
+        ("", "FatalError"),
+        ("onnx", "OnnxExporterError"),
+        ("package", "PackagingError"),
+    ],
+)
+def test_absent_errors_can_be_caught(path: str, name: str) -> None:
+    module = importlib.import_module(f"maquette.torch.{path}".rstrip("."))
+    kind = getattr(module, name)
+    with pytest.raises(ZeroDivisionError):
+        _divide_unless(kind)
+    assert issubclass(kind, Exception)
+
+
+def test_an_absent_warning_can_be_named_in_a_filter() -> None:
+    errors = importlib.import_module("maquette.torch.onnx.errors")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=errors.OnnxExporterWarning)

@@ -164,6 +164,9 @@ def advice_for(path: str) -> str | None:
     return next((ADVICE[b] for b in beginnings if b in ADVICE), None)
 
 
+_RAISED = {"Error": RuntimeError, "Exception": Exception, "Warning": UserWarning}
+
+
 class Absent(type):
     """The class of stand-ins: calling one says what is absent."""
 
@@ -175,9 +178,16 @@ class Absent(type):
         raise NotImplementedError(cls._said)
 
     @classmethod
-    def named(mcs, place: str, name: str, advice: str) -> Absent:
-        """The stand-in for a name of the module ``place``."""
+    def named(mcs, place: str, name: str, advice: str) -> type:
+        """The stand-in for a name of the module ``place``.
+
+        Of an error or a warning it is one, which nothing here raises: programs catch it, and name
+        it in filters of warnings.
+        """
         said = f"{place}.{name} is not supported by maquette: {advice}"
+        raised = next((kind for end, kind in _RAISED.items() if name.endswith(end)), None)
+        if raised is not None:
+            return type(name, (raised,), {"__module__": place, "__doc__": said})
         return mcs(name, (), {"_said": said, "__module__": place, "__doc__": said})
 
 

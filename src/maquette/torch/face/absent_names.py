@@ -199,7 +199,7 @@ _DECORATORS: dict[tuple[str, str], Callable[..., object]] = {
 }
 
 
-def stand_in(path: str, name: str) -> Absent | Callable[..., object] | None:
+def stand_in(path: str, name: str) -> type | Callable[..., object] | None:
     """What stands for ``torch.<path>.<name>``: a class, or a decorator; None if nothing does."""
     if (path, name) in _DECORATORS:
         return _DECORATORS[path, name]
