@@ -332,3 +332,26 @@ def test_a_formula_is_given_what_a_call_wrote_beside_its_result() -> None:
     y = mq.rrelu_(x * 1, training=True)
     y.sum().backward()
     assert mq.allclose(x.grad, mq.where(x < 0, y / x, 1.0))
+
+
+@pytest.mark.parametrize(
+    "view", [lambda y: y[:], lambda y: y.view(2, 3), lambda y: y.permute(0, 1), lambda y: y.t()]
+)
+def test_the_backward_of_a_write_to_a_view_looks_at_it_by_one_as_strided(view):
+    class Names(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(func.name())
+            return func(*args, **(kwargs or {}))
+
+    seen: list[str] = []
+    y = mq.ones(2, 3, requires_grad=True) * 2
+    view(y).mul_(2)
+    with Names():
+        y.sum().backward()
+    expanded = seen.index("aten::new_empty_strided")
+    assert seen[expanded:][:4] == [
+        "aten::new_empty_strided",
+        "aten::copy_",
+        "aten::as_strided",
+        "aten::clone",
+    ]

@@ -180,3 +180,19 @@ def test_names_of_old_and_large_trainers() -> None:
     assert not torch.backends.xnnpack.enabled
     assert torch.functional.F is nn.functional
     assert torch.nn.attention._backend_names["math"] == "MATH"
+
+
+def test_a_script_module_runs_as_python() -> None:
+    class Scaled(torch.jit.ScriptModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(2, 2)
+            self.scale = 3
+
+        @torch.jit.script_method
+        def forward(self, x: mq.Tensor) -> mq.Tensor:
+            return self.linear(x) * self.scale
+
+    module = Scaled()
+    assert list(module.state_dict()) == ["linear.weight", "linear.bias"]
+    assert mq.equal(module(mq.ones(1, 2)), module.linear(mq.ones(1, 2)) * 3)

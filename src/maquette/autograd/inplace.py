@@ -26,6 +26,7 @@ from maquette.autograd.view_history import (
     refresh_view,
     refuse_mutation,
     see,
+    strided_again,
 )
 from maquette.core.layout import contiguous_format
 from maquette.dispatch import keysets as K
@@ -154,6 +155,8 @@ class CopySlices(Node):
         whole = empty_as(grad, self.base)
         whole.copy_(grad)
         part = see(whole, self.base, self.view, self.last)
+        if part is whole:  # PyTorch calls it for a view of the base's own geometry, too
+            part = strided_again(whole)
         given: list[Grad] = [None] * self.function.output_count()
         given[self.number] = part.clone(memory_format=contiguous_format)
         answers = list(self.function.apply(given))

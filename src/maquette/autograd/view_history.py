@@ -118,6 +118,11 @@ def _strided(t: Tensor, shape: Ints, strides: Ints, offset: int) -> Tensor:
     return _operator("as_strided", t, shape, strides, offset)
 
 
+def strided_again(t: Tensor) -> Tensor:
+    """``as_strided`` of a tensor to the geometry that it has."""
+    return _operator("as_strided", t, *_geometry(t.meta))
+
+
 def _operator(name: str, *args: object) -> Tensor:
     packet = find_packet(f"aten::{name}")
     assert packet is not None

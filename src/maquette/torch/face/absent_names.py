@@ -133,7 +133,7 @@ _NAMES = {
     "jit": {
         _SCRIPT: "export_opnames CompilationUnit Error Future "
         "RecursiveScriptModule TopLevelTracedModule "
-        "TracedModule ONNXTracedModule script_method strict_fusion set_fusion_strategy "
+        "TracedModule ONNXTracedModule strict_fusion set_fusion_strategy "
         "optimized_execution enable_onednn_fusion last_executed_optimized_graph"
     },
     "mps": {_NO_DEVICE: "seed set_per_process_memory_fraction compile_shader load_metallib"},
@@ -196,6 +196,7 @@ _DECORATORS: dict[tuple[str, str], Callable[..., object]] = {
     ("compiler", "nested_compile_region"): _as_it_is,
     ("compiler", "substitute_in_graph"): _as_it_is_whatever,
     ("jit", "interface"): _as_it_is,
+    ("jit", "script_method"): _as_it_is,
 }
 
 
