@@ -154,3 +154,14 @@ def test_uses_of_a_node_are_replaced_without_asking_of_each() -> None:
 
 def test_properties_of_a_tensor_in_a_checkpoint_have_the_default_dtype() -> None:
     assert TensorProperties().dtype is torch.float32
+
+
+def test_every_storage_of_bytes_is_one_of_pytorchs_base() -> None:
+    class Own(torch.StorageBase):
+        pass
+
+    held = torch.ones(2).untyped_storage()
+    assert isinstance(held, torch.StorageBase)
+    assert issubclass(torch.UntypedStorage, torch.StorageBase)
+    assert not isinstance(held, Own)
+    assert not isinstance(torch.ones(2), torch.StorageBase)

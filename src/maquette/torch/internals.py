@@ -133,7 +133,17 @@ def _is_alias_of(a: Tensor, b: Tensor) -> bool:
     return a._storage is b._storage
 
 
-class StorageBase(UntypedStorage):
+class _OfAllStorages(type):
+    """The type of `StorageBase`, which in PyTorch every storage of bytes derives from."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return cls.__subclasscheck__(type(instance))
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return issubclass(kind, UntypedStorage) if cls is StorageBase else cls in kind.__mro__
+
+
+class StorageBase(UntypedStorage, metaclass=_OfAllStorages):
     """The base of storage classes of programs; it is not made itself."""
 
     def __new__(cls, *args: object, **kwargs: object) -> StorageBase:
