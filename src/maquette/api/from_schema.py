@@ -112,8 +112,8 @@ class _Forms:
         self.packet = packet
         self.name = packet.__name__
         self.at = at
-        # Whether it is a method that takes nothing: handlers are told of plain tensors too.
         self.in_python = _IN_PYTHON.get(self.name) if at else None
+        # Whether it is a method that takes nothing: handlers are told of plain tensors too.
         self.alone = bool(at) and not any(_takes_more(o) for o in overloads)
         self.only = overloads[0] if len(overloads) == 1 else None
         positional = [[a for a in o._schema.arguments if not a.kwarg_only][at:] for o in overloads]

@@ -238,7 +238,7 @@ class TensorHistory(TensorGeometry):
         """Whether no recorded operation made it."""
         if self._base is None and self._ag is not None and self._ag.plain:
             return False  # without a look at its node, which may stand for several
-        return self.grad_fn is None
+        return _GRAD_FN(self) is None
 
     @property
     def output_nr(self) -> int:
@@ -331,3 +331,5 @@ class TensorHistory(TensorGeometry):
 
 
 _REQUIRES_GRAD: property = TensorHistory.__dict__["requires_grad"]
+# What the property says without asking handlers: who reads `is_leaf` has asked them.
+_GRAD_FN: Callable[[TensorHistory], Node | None] = TensorHistory.__dict__["grad_fn"].fget
