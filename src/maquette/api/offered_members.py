@@ -15,7 +15,6 @@ from types import FunctionType
 from typing import Any
 
 from maquette.dispatch.torch_function import (
-    ACTIVE,
     call_with_defaults,
     is_overridden,
     member_is_overridden,
@@ -102,10 +101,10 @@ def _asking_both(function: FunctionType) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
-        bits = self._class_bits
-        if args and isinstance(args[0], Tensor):
-            bits |= args[0]._class_bits
-        if (bits or ACTIVE) and is_overridden((self, *args), kwargs):
+        asks = self._asks
+        if not asks and args and isinstance(args[0], Tensor):
+            asks = args[0]._asks
+        if asks and is_overridden((self, *args), kwargs):
             given = (self, *args), kwargs
             return ask(method, *(give(function, *given) if give else given))
         return function(self, *args, **kwargs)
@@ -122,11 +121,11 @@ def _asking(name: str) -> Callable[..., Any]:
 def _asking_method(function: FunctionType) -> Callable[..., Any]:
     give = call_with_defaults if function.__name__ in _BY_DEFAULT else None
     ask = _asking(function.__name__)
-    modes = () if function.__name__ in _OF_CLASSES else ACTIVE
+    for_modes = function.__name__ not in _OF_CLASSES
 
     @functools.wraps(function)
     def method(self: Tensor, *args: object, **kwargs: object) -> Any:
-        if (self._class_bits or modes) and is_overridden((self, *args), kwargs):
+        if self._asks and (for_modes or self._class_bits) and is_overridden((self, *args), kwargs):
             given = (self, *args), kwargs
             return ask(method, *(give(function, *given) if give else given))
         return function(self, *args, **kwargs)
@@ -139,18 +138,18 @@ def _asking_property(name: str, member: property) -> property:
     assert read is not None
 
     def get(self: Tensor) -> Any:
-        if (self._class_bits or ACTIVE) and member_is_overridden(self):
+        if self._asks and member_is_overridden(self):
             return offered_member(asking.__get__, (self,), {})
         return read(self)
 
     def put(self: Tensor, value: object) -> None:
-        if (self._class_bits or ACTIVE) and is_overridden((self, value), {}):
+        if self._asks and is_overridden((self, value), {}):
             offered_member(asking.__set__, (self, value), {})
         elif write is not None:
             write(self, value)
 
     def drop(self: Tensor) -> None:
-        if (self._class_bits or ACTIVE) and member_is_overridden(self):
+        if self._asks and member_is_overridden(self):
             offered_member(asking.__delete__, (self,), {})
         elif delete is not None:
             delete(self)

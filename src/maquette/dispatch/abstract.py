@@ -2,7 +2,7 @@
 
 Dispatch handles tensors without knowing their storage, shape or autograd state; those live in
 the layer above, whose tensor class derives from `TensorBase`. The one idea: the dispatcher reads
-`_keys` of a tensor and `_class_bits` of its class, and nothing else.
+`_keys` of a tensor and `_class_bits` of its class, and nothing else; members look at `_asks`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,12 @@ from typing import ClassVar, NoReturn, TypeVar
 from maquette.dispatch.keysets import TORCH_FUNCTION, DispatchKeySet
 
 _Class = TypeVar("_Class", bound=type)
+
+
+ACTIVE: list[None] = []
+"""Not empty as long as function modes are active, in whatever thread."""
+HAS_HANDLER: Sequence[object] = (None,)
+"""`TensorBase._asks` of classes that may have a handler."""
 
 
 class TensorBase:
@@ -29,6 +35,9 @@ class TensorBase:
 
     _keys: int
     _class_bits: ClassVar[int] = 0
+    _asks: ClassVar[Sequence[object]] = ACTIVE
+    """Not empty if a member of the tensor may have to ask somebody: the class has a handler, or
+    function modes are active. It is the one look that such a member takes first."""
 
 
 def disabled_torch_function(

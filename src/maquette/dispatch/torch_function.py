@@ -22,6 +22,7 @@ from maquette.core.dtype import dtype
 from maquette.core.layout import memory_format
 from maquette.core.symbols import OFFERS
 from maquette.dispatch.abstract import (
+    ACTIVE,
     TensorBase,
     disabled_torch_function,
     torch_function_of,
@@ -198,10 +199,6 @@ class OverridingSwitch:
         if self._modes:
             st.function_modes = self._modes
             _show_modes(st)
-
-
-ACTIVE: list[None] = []
-"""Not empty as long as modes are active, in whatever thread: members of tensors look here first."""
 
 
 def _push(st: DispatchState, mode: object) -> None:

@@ -11,7 +11,6 @@ from maquette.core.layout import layout, memory_format, sparse_coo, sparse_csr, 
 from maquette.core.meta import TensorMeta
 from maquette.core.size import Size
 from maquette.dispatch.torch_function import (
-    ACTIVE,
     member_is_overridden,
     offered_member,
     offered_method,
@@ -24,8 +23,9 @@ from maquette.tensor.storage import UntypedStorage
 class TensorGeometry(TensorSurface):
     """What a tensor is made of, as far as no data is needed to tell.
 
-    What programs ask often looks here whether a handler of ``__torch_function__`` is to answer, at
-    8 ns of 42 (timeit, CPython 3.11); for the other members `maquette.api.offered_members` does.
+    What programs ask often looks here whether a handler of ``__torch_function__``, or a mode, is to
+    answer, at 8 ns of 42 (timeit, CPython 3.11); for the other members
+    `maquette.api.offered_members` does.
     """
 
     __slots__ = ("_keys", "_storage", "meta")
@@ -39,35 +39,35 @@ class TensorGeometry(TensorSurface):
     @property
     def shape(self) -> Size:
         """The sizes of the dimensions."""
-        if (self._class_bits or ACTIVE) and member_is_overridden(self):
+        if self._asks and member_is_overridden(self):
             return offered_member(TensorGeometry.shape.__get__, (self,), {})
         return self.meta.size
 
     @property
     def dtype(self) -> dtype:
         """The kind of number that the elements are."""
-        if (self._class_bits or ACTIVE) and member_is_overridden(self):
+        if self._asks and member_is_overridden(self):
             return offered_member(TensorGeometry.dtype.__get__, (self,), {})
         return self.meta.dtype
 
     @property
     def device(self) -> device:
         """Where the data is, or would be."""
-        if (self._class_bits or ACTIVE) and member_is_overridden(self):
+        if self._asks and member_is_overridden(self):
             return offered_member(TensorGeometry.device.__get__, (self,), {})
         return self.meta.device
 
     @property
     def layout(self) -> layout:
         """How the data is kept: `strided`, but of sparse and jagged tensors."""
-        if (self._class_bits or ACTIVE) and member_is_overridden(self):
+        if self._asks and member_is_overridden(self):
             return offered_member(TensorGeometry.layout.__get__, (self,), {})
         return self.meta.layout
 
     @property
     def ndim(self) -> int:
         """How many dimensions there are."""
-        if (self._class_bits or ACTIVE) and member_is_overridden(self):
+        if self._asks and member_is_overridden(self):
             return offered_member(TensorGeometry.ndim.__get__, (self,), {})
         return self.meta.ndim
 
@@ -89,13 +89,13 @@ class TensorGeometry(TensorSurface):
 
     def dim(self) -> int:
         """How many dimensions there are."""
-        if (self._class_bits or ACTIVE) and member_is_overridden(self):
+        if self._asks and member_is_overridden(self):
             return offered_member(TensorGeometry.dim, (self,), {})
         return self.meta.ndim
 
     def numel(self) -> int:
         """How many elements there are."""
-        if (self._class_bits or ACTIVE) and member_is_overridden(self):
+        if self._asks and member_is_overridden(self):
             return offered_member(TensorGeometry.numel, (self,), {})
         return self.meta.numel
 
@@ -117,7 +117,7 @@ class TensorGeometry(TensorSurface):
     def size(self, dim: int) -> int: ...
     def size(self, dim: int | None = None) -> Size | int:
         """The shape, or the size of one dimension."""
-        if (self._class_bits or ACTIVE) and member_is_overridden(self):
+        if self._asks and member_is_overridden(self):
             given = (self,) if dim is None else (self, dim)
             return offered_method(TensorGeometry.size, given, {})
         return self.meta.size if dim is None else self.meta.shape[self._wrap(dim)]
@@ -128,7 +128,7 @@ class TensorGeometry(TensorSurface):
     def stride(self, dim: int) -> int: ...
     def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
         """The strides in elements, or the stride of one dimension."""
-        if (self._class_bits or ACTIVE) and member_is_overridden(self):
+        if self._asks and member_is_overridden(self):
             return offered_method(
                 TensorGeometry.stride, (self,) if dim is None else (self, dim), {}
             )
@@ -161,7 +161,7 @@ class TensorGeometry(TensorSurface):
 
     def is_contiguous(self, memory_format: memory_format | None = None) -> bool:
         """Whether the elements lie in memory without gaps, row-major or as a format says."""
-        if (self._class_bits or ACTIVE) and member_is_overridden(self):
+        if self._asks and member_is_overridden(self):
             given: dict[str, object] = {}
             if memory_format is not None:
                 given["memory_format"] = memory_format
@@ -194,7 +194,7 @@ class TensorGeometry(TensorSurface):
 
     def is_floating_point(self) -> bool:
         """Whether the dtype is one of real floating point numbers."""
-        if (self._class_bits or ACTIVE) and member_is_overridden(self):
+        if self._asks and member_is_overridden(self):
             return offered_member(TensorGeometry.is_floating_point, (self,), {})
         return self.meta.dtype.is_floating_point
 
@@ -225,7 +225,7 @@ class TensorGeometry(TensorSurface):
     @property
     def is_cuda(self) -> bool:
         """Whether it is on a cuda device."""
-        if (self._class_bits or ACTIVE) and member_is_overridden(self):
+        if self._asks and member_is_overridden(self):
             return offered_member(TensorGeometry.is_cuda.__get__, (self,), {})
         return self.meta.device.type == "cuda"
 

@@ -15,7 +15,7 @@ from maquette.core.scalar_types import dtype as DType
 from maquette.core.warned import warn
 from maquette.dispatch import keysets as K
 from maquette.dispatch.tls import tls
-from maquette.dispatch.torch_function import ACTIVE, member_is_overridden, offered_member
+from maquette.dispatch.torch_function import member_is_overridden, offered_member
 from maquette.tensor.geometry import TensorGeometry
 from maquette.tensor.keys import ADINPLACE
 from maquette.tensor.up_to_date import take_history, tell_requires_grad
@@ -136,7 +136,7 @@ class TensorHistory(TensorGeometry):
     @property
     def requires_grad(self) -> bool:
         """Whether autograd records what is done with it; set on leaves alone."""
-        if (self._class_bits or ACTIVE) and member_is_overridden(self):
+        if self._asks and member_is_overridden(self):
             return offered_member(_REQUIRES_GRAD.__get__, (self,), {})
         if self._base is not None:
             take_history(self)
@@ -144,14 +144,14 @@ class TensorHistory(TensorGeometry):
 
     @requires_grad.setter
     def requires_grad(self, flag: bool) -> None:
-        if (self._class_bits or ACTIVE) and member_is_overridden(self):
+        if self._asks and member_is_overridden(self):
             offered_member(_REQUIRES_GRAD.__set__, (self, flag), {})
         else:
             self._require_grad(flag)
 
     @requires_grad.deleter
     def requires_grad(self) -> None:
-        if (self._class_bits or ACTIVE) and member_is_overridden(self):
+        if self._asks and member_is_overridden(self):
             offered_member(_REQUIRES_GRAD.__delete__, (self,), {})
             return
         refuse_deletion("requires_grad")

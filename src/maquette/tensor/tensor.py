@@ -23,6 +23,8 @@ from maquette.core.meta import TensorMeta
 from maquette.core.warned import warn_once
 from maquette.dispatch import keysets as K
 from maquette.dispatch.abstract import (
+    ACTIVE,
+    HAS_HANDLER,
     TensorBase,
     disabled_torch_dispatch,
     disabled_torch_function,
@@ -95,6 +97,7 @@ class Tensor(TensorHistory):
         """has_handlers: False for a class that has none, nor ever gets any: it adds no keys."""
         share_meta(cls)
         cls._class_bits = K.TORCH_FUNCTION if has_handlers else 0
+        cls._asks = HAS_HANDLER if has_handlers else ACTIVE
         if _has_dispatch(cls):
             function = getattr(cls.__torch_function__, "__func__", cls.__torch_function__)
             if function is _DEFAULT_FUNCTION:

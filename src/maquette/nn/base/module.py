@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, cast
 
-from maquette.dispatch.torch_function import ACTIVE
+from maquette.dispatch.abstract import ACTIVE
 from maquette.nn.base.attributes import replace_shown
 from maquette.nn.base.conversion import Conversion
 from maquette.nn.base.hooks import registered, registration_hooks
