@@ -32,7 +32,7 @@ torch.utils.module_tracker torch.utils.weak torch.xpu
 
 LEFT_OUT: dict[str, set[str]] = {
     "torch": {"cpp", "thread_safe_generator"},  # of C++; of workers that are threads
-    "torch.autograd.function": {"FunctionMeta", "NestedIOFunction"},  # of C++ and of tracing
+    "torch.autograd.function": {"NestedIOFunction"},  # of tracing
     "torch.backends.cuda": {
         "blas_workspace_size", "cublas_workspace_size", "cublaslt_workspace_size",
     },
