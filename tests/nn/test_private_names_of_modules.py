@@ -59,3 +59,8 @@ def test_a_module_without_a_forward_has_pytorchs() -> None:
 
     assert nn.Module.forward is _forward_unimplemented
     assert isinstance(torch.autograd.Function, torch.autograd.function.FunctionMeta)
+
+
+def test_the_base_of_unpoolings_stands_beside_the_poolings() -> None:
+    base = torch.nn.modules.pooling._MaxUnpoolNd
+    assert all(issubclass(each, base) for each in (nn.MaxUnpool1d, nn.MaxUnpool2d, nn.MaxUnpool3d))

@@ -11,6 +11,7 @@ from maquette.nn.modules.shaping.unpooling import FractionalMaxPool3d as Fractio
 from maquette.nn.modules.shaping.unpooling import MaxUnpool1d as MaxUnpool1d
 from maquette.nn.modules.shaping.unpooling import MaxUnpool2d as MaxUnpool2d
 from maquette.nn.modules.shaping.unpooling import MaxUnpool3d as MaxUnpool3d
+from maquette.nn.modules.shaping.unpooling import _MaxUnpoolNd as _MaxUnpoolNd
 from maquette.tensor import Tensor
 
 
