@@ -169,17 +169,3 @@ def test_logarithms_of_sums_of_many_agree_with_numpy(name: str) -> None:
 def test_products_of_mixed_dtypes_say_what_they_got(function, words) -> None:
     with pytest.raises(RuntimeError, match=words):
         function(mq.ones(2, 2), mq.ones(2, 2, dtype=mq.float64))
-
-
-def test_the_gradient_of_a_complex_bilinear_form_is_its_adjoint() -> None:
-    random = np.random.default_rng(0)
-    a, b, w, step, came = (
-        mq.from_numpy(random.standard_normal(s) + 1j * random.standard_normal(s))
-        for s in ((3, 2), (3, 4), (5, 2, 4), (3, 2), (3, 5))
-    )
-    a.requires_grad_()
-    (found,) = mq.autograd.grad(mq.nn.functional.bilinear(a, b, w), a, came)
-    moved = mq.nn.functional.bilinear(step, b, w)
-    assert mq.allclose(
-        mq.vdot(found.flatten(), step.flatten()).real, mq.vdot(came.flatten(), moved.flatten()).real
-    )

@@ -640,6 +640,7 @@ def _single_values(self: Array) -> Array:
 
 def eigenvalues(self: Tensor) -> Tensor:
     """Eigenvalues alone: without vectors where nobody sees the difference or wants derivatives."""
+    check_square("linalg.eigvals", self.meta)
     recorded = is_grad_enabled() and wants_derivative(self)
     if nobody_watches() and not self._class_bits and not recorded:
         alone: Tensor = _linalg_eigvals(self)
