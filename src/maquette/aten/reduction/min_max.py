@@ -168,9 +168,9 @@ def _extreme_of_two(name: str) -> OperatorPage:
         f"aten::{name}.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
         tags=[Tag.out, Tag.pointwise],
     )
-    method = f"{name}imum"
-    page.composite(lambda self, other: getattr(self, method)(other))
-    out.composite(lambda self, other, out: getattr(self, method)(other, out=out))
+    twin = f"{name}imum"
+    page.composite(lambda self, other: getattr(aten, twin)(self, other))
+    out.composite(lambda self, other, out: getattr(aten, twin)(self, other, out=out))
     return page
 
 

@@ -511,4 +511,5 @@ def nanmean_into(
 ) -> Tensor:
     numbers = _numbers(self, dim, keepdim)
     check_castable("nanmean", promote_types(out.dtype, float32), out.dtype)
-    return self.nansum(dim, keepdim, dtype=dtype, out=out).div_(numbers)
+    summed: Tensor = aten.nansum(self, dim, keepdim, dtype=dtype, out=out)
+    return summed.div_(numbers)
