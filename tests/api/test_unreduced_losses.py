@@ -1,5 +1,6 @@
 """Losses as functions of torch's own: what they give when no reduction is named."""
 
+import inspect
 from collections.abc import Callable
 
 import pytest
@@ -43,3 +44,8 @@ def test_a_handler_is_told_no_reduction_that_nobody_wrote() -> None:
     with Seeing():
         seen = torch.kl_div(x, y)
     assert seen == (torch.kl_div, (x, y), {})
+
+
+def test_the_signature_of_a_loss_says_that_nothing_is_reduced() -> None:
+    assert inspect.signature(torch.kl_div).parameters["reduction"].default == 0
+    assert mq.ops.aten.kl_div.default._schema.arguments[2].default_value == 1

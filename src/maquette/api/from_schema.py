@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable
+from inspect import Parameter
 from typing import Any, cast
 
 from maquette.api.descriptions import description
@@ -141,8 +142,11 @@ class _Forms:
 
     def signature(self) -> LateSignature:
         """What `inspect.signature` is told: the parameters of the overloads, put together."""
-        return LateSignature.of(
-            lambda: parameters_of(
+        return LateSignature.of(self._parameters)
+
+    def _parameters(self) -> list[Parameter]:
+        found = list(
+            parameters_of(
                 self.overloads,
                 method=bool(self.at),
                 listed=self.listed,
@@ -150,6 +154,9 @@ class _Forms:
                 synonyms=_NUMPY_NAMES,
             )
         )
+        if _place_of_mean(self.overloads) is None:
+            return found
+        return [p.replace(default=0) if p.name == "reduction" else p for p in found]
 
     def other_form(
         self, full: Face, error: MatchError, args: tuple[object, ...], kwargs: dict[str, object]
