@@ -147,7 +147,7 @@ def test_nodes_that_cannot_run_as_one_are_refused():
         fuse_by_partitions(traced, [[nodes[0], nodes[2]]])
 
 
-def test_T133_the_package_hands_on_replace_pattern() -> None:
+def test_the_package_hands_on_replace_pattern() -> None:
     from maquette import fx
     from maquette.fx.subgraph_rewriter import replace_pattern
 
