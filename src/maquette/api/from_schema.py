@@ -74,9 +74,8 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
         face = _giving_names(face, named)
     if forms.name in _DTYPES_FOR_NONE and not method:
         face = _with_dtype(face, _DTYPES_FOR_NONE[forms.name])
-    place = _place_of_mean(forms.overloads)
-    if place is not None:
-        face = _unreduced_unless_told(face, place)
+    if forms.mean_at is not None:
+        face = _unreduced_unless_told(face, forms.mean_at)
     forms.face = face
     face.__name__ = forms.name
     face.__qualname__ = f"Tensor.{forms.name}" if method else forms.name  # where pickle looks
@@ -125,6 +124,7 @@ class _Forms:
         self.schemas = [frozenset(a.name for a in o._schema.arguments) for o in overloads]
         # Keywords that mean the same to the overloads; others are translated first.
         self.plain = frozenset.union(*self.schemas) - {"out"} if self.schemas else frozenset()
+        self.mean_at = _place_of_mean(overloads) if "reduction" in self.plain else None
         self.written = _written_names(overloads)
         self.takes_device = any("device" in names for names in self.schemas)
         self.mixed = self.takes_device and any(
@@ -154,7 +154,7 @@ class _Forms:
                 synonyms=_NUMPY_NAMES,
             )
         )
-        if _place_of_mean(self.overloads) is None:
+        if self.mean_at is None:
             return found
         return [p.replace(default=0) if p.name == "reduction" else p for p in found]
 

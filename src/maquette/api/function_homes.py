@@ -68,9 +68,9 @@ def function_home(name: str) -> str | None:
 
 
 def own_module(function: object) -> str:
-    """The module of maquette that has a function, whatever it says under `maquette.torch.install`.
+    """The module of maquette that has a function or class, whatever that says under `install`.
 
-    That of other functions as it stands; "" for one without.
+    That of others as it stands; "" for one without.
     """
     found: str | None = getattr(function, "_mq_home", None) or getattr(function, "__module__", "")
     return found or ""

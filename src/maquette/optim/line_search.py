@@ -1,7 +1,7 @@
 """A line search for the strong Wolfe conditions (Nocedal and Wright, Numerical Optimization, 3.5).
 
 First steps grow until a stretch must hold a good point; then the stretch shrinks by cubic
-interpolation. The only caller is `lbfgs.py`.
+interpolation. `lbfgs.py` calls it; libraries do by the private names that PyTorch has for it.
 """
 
 from __future__ import annotations

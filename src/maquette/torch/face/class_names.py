@@ -64,14 +64,14 @@ _MET = (
 )  # fmt: skip
 _FUNCTIONS = ("maquette.nn.functional", "maquette.nn.init", "maquette.nn.utils")
 _named: set[type | FunctionType] = set()
-_handed: list[tuple[type | FunctionType, str]] = []
+_handed: dict[type | FunctionType, str] = {}  # each once, however often `install` holds
 
 
 def name_types() -> None:
     """Let the types that everybody meets say their places in torch, until `restore`."""
     for kind, home in _HOMES.items():
         _name(kind, home)
-    for found, place in _handed:
+    for found, place in list(_handed.items()):
         _name_handed(found, place)
 
 
@@ -113,7 +113,7 @@ def name_found(found: object, place: str) -> None:
     before is named by `install`, for it is not looked up again.
     """
     if isinstance(found, type | FunctionType):
-        _handed.append((found, place))
+        _handed[found] = place
         if sys.modules.get("torch") is sys.modules[_FACE]:
             _name_handed(found, place)
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 from types import ModuleType
 
+from maquette.api.function_homes import own_module
 from maquette.torch.face import absent_names, class_names, paths
 
 Spellings = Callable[[str], Iterable[str]]
@@ -66,13 +67,7 @@ def _listed(package: str) -> list[str]:
     listed = names.get("__all__")
     if listed is not None:
         return list(listed)
-    return [n for n, value in names.items() if n[0] != "_" and _home(value) == package]
-
-
-def _home(value: object) -> str | None:
-    """The module of a function or class, whatever a class says under `install`."""
-    found: str | None = getattr(value, "_mq_home", None) or getattr(value, "__module__", None)
-    return found
+    return [n for n, value in names.items() if n[0] != "_" and own_module(value) == package]
 
 
 def _public(module: ModuleType) -> list[str]:
