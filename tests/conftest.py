@@ -1,5 +1,6 @@
 """For all tests: slow machines are no failure, draws are alike, threads are left as they were."""
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +21,11 @@ def _state() -> dict[str, object]:
     return {**seen, "memory": list(OBSERVERS), "nodes": list(node_observers)}
 
 
+def _is_installed() -> bool:
+    face = sys.modules.get("maquette.torch")
+    return face is not None and face.__name__ == "torch"
+
+
 @pytest.fixture(autouse=True)
 def draws_are_the_same_each_time() -> None:
     """What a test draws depends neither on the run nor on the tests before it."""
@@ -32,3 +38,12 @@ def the_state_of_the_thread_is_left_as_it_was() -> Iterator[None]:
     before = _state()
     yield
     assert _state() == before
+
+
+@pytest.fixture(autouse=True)
+def what_a_command_installs_is_taken_away() -> Iterator[None]:
+    """`maquette run`, `plan` and `check` let `import torch` find maquette, and end the process."""
+    before = _is_installed()
+    yield
+    if _is_installed() and not before:
+        sys.modules["maquette.torch"].uninstall()

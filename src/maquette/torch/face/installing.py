@@ -160,9 +160,10 @@ def uninstall() -> None:
     if _OUTSIDE in sys.meta_path:
         sys.meta_path.remove(_OUTSIDE)
     class_names.restore()
-    if sys.modules.get(_REAL) is not sys.modules[_FACE]:
+    face = sys.modules[_FACE]
+    face.__name__ = _FACE
+    if sys.modules.get(_REAL) is not face:
         return
-    sys.modules[_FACE].__name__ = _FACE
     for name in [name for name in sys.modules if name.partition(".")[0] in (_REAL, _BESIDE)]:
         del sys.modules[name]
 
