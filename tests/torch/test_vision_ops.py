@@ -90,6 +90,33 @@ def test_boxes_that_overlap_a_better_one_are_dropped():
     assert vision.nms(boxes, mq.tensor([0.5, 0.9, 0.3, 0.6]), 0.99).tolist() == [1, 3, 0, 2]
 
 
+def test_an_overlap_of_a_third_as_a_float32_is_more_than_a_third():
+    boxes = mq.tensor([[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 3.0, 1.0]])
+    assert vision.nms(boxes, mq.tensor([0.9, 0.5]), 1 / 3).tolist() == [0]
+    assert vision.nms(boxes.double(), mq.tensor([0.9, 0.5]).double(), 1 / 3).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("boxes", "scores", "words"),
+    [
+        (mq.zeros(4), mq.zeros(1), "2d tensor, got 1D"),
+        (mq.zeros(2, 5), mq.zeros(2), "4 columns, got 5"),
+        (mq.zeros(2, 4), mq.zeros(2, 1), "1d tensor, got 2D"),
+        (mq.zeros(2, 4), mq.zeros(3), "got 2 and 3"),
+        (mq.zeros(2, 4), mq.zeros(2).double(), "same dtype"),
+    ],
+)
+def test_boxes_that_their_scores_do_not_fit_are_refused(boxes, scores, words):
+    with pytest.raises(RuntimeError, match=words):
+        vision.nms(boxes, scores, 0.5)
+
+
+def test_bins_of_own_channels_leave_the_last_row_and_column_out():
+    images = mq.arange(16.0).reshape(1, 1, 4, 4)
+    mean, _ = vision.ps_roi_pool(images, mq.tensor([[0, 0.0, 0.0, 4.0, 4.0]]), 1.0, 1, 1)
+    assert mean.flatten().tolist() == pytest.approx([5.0])  # of rows and columns 0, 1, 2
+
+
 def test_no_offsets_make_an_ordinary_convolution():
     x, weight, bias = mq.randn(2, 4, 7, 6), mq.randn(6, 2, 3, 3), mq.randn(6)
     offset, mask = mq.zeros(2, 2 * 2 * 9, 4, 3), mq.ones(2, 2 * 9, 4, 3)

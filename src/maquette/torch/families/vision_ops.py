@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from maquette.api import functions as mq
 from maquette.core.dtype import bool_, int32, int64
+from maquette.core.errors import check
 from maquette.library import Library
 from maquette.tensor.tensor import Tensor
 from maquette.torch.families import deformable
@@ -53,6 +54,7 @@ def nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
 
     dets: [n, 4] of x1, y1, x2, y2; scores: [n]. Gives positions, int64.
     """
+    _check_scored_boxes(dets, scores)
     order = scores.argsort(descending=True, stable=True)
     boxes = dets[order]
     corners = boxes.unbind(1)
@@ -64,9 +66,25 @@ def nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
             kept.append(place)
             shared = _shared_area(boxes[place], boxes[place + 1 :])
             overlap = shared / (areas[place] + areas[place + 1 :] - shared)
-            alive[place + 1 :] &= ~(overlap > iou_threshold)
+            # In doubles: a third as float32 is more than a third, and overlaps of it are met.
+            alive[place + 1 :] &= ~(overlap.double() > iou_threshold)
     found: Tensor = order[mq.tensor(kept, dtype=int64, device=dets.device)]
     return found
+
+
+def _check_scored_boxes(dets: Tensor, scores: Tensor) -> None:
+    check(dets.ndim == 2, lambda: f"nms: boxes should be a 2d tensor, got {dets.ndim}D")
+    check(dets.shape[1] == 4, lambda: f"nms: boxes should have 4 columns, got {dets.shape[1]}")
+    check(scores.ndim == 1, lambda: f"nms: scores should be a 1d tensor, got {scores.ndim}D")
+    check(
+        len(dets) == len(scores),
+        lambda: f"nms: boxes and scores should be as many, got {len(dets)} and {len(scores)}",
+    )
+    check(
+        dets.dtype == scores.dtype,
+        lambda: f"nms: boxes should have the same dtype as scores, got {dets.dtype} and "
+        f"{scores.dtype}",
+    )
 
 
 def _shared_area(box: Tensor, others: Tensor) -> Tensor:
@@ -242,6 +260,7 @@ def _rounded(value: float) -> int:
 
 
 def _whole_bins(start: int, size: float, pooled: int, length: int) -> list[range]:
+    """The pixels from 0 to ``length`` of each bin."""
     bin_size = size / pooled
     edges = [(math.floor(p * bin_size), math.ceil((p + 1) * bin_size)) for p in range(pooled)]
     return [range(_within(start + a, length), _within(start + b, length)) for a, b in edges]
@@ -254,7 +273,7 @@ def _within(place: int, length: int) -> int:
 def _pixel_boxes(
     rois: Tensor, scale: float, pooled: tuple[int, int], size: Sequence[int], inclusive: int
 ) -> Iterator[tuple[int, list[range], list[range]]]:
-    """Each box's image, and the rows and columns of its bins."""
+    """Each box's image, and the rows and columns of its bins, of the first ``size`` of them."""
     for image, *corners in (rois * rois.new_tensor([1.0, *[scale] * 4])).tolist():
         x1, y1, x2, y2 = map(_rounded, corners)
         rows = _whole_bins(y1, max(y2 - y1 + inclusive, 1), pooled[0], size[0])
@@ -307,7 +326,9 @@ def _averages(ranges: list[range], length: int, like: Tensor) -> _Axis:
 def _averaging_boxes(
     like: Tensor, size: Sequence[int], rois: Tensor, scale: float, pooled: tuple[int, int]
 ) -> Iterator[_Box]:
-    for image, rows, columns in _pixel_boxes(rois, scale, pooled, size, 0):
+    # torchvision never reads the last row and column here, as weights were trained with.
+    read = [length - 1 for length in size]
+    for image, rows, columns in _pixel_boxes(rois, scale, pooled, read, 0):
         yield _Box(image, _averages(rows, size[0], like), _averages(columns, size[1], like))
 
 
