@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import maquette.torch as torch
+from maquette.torch.saving.pickles import find, torch_place
 
 
 def saved(obj: object, **options: Any) -> io.BytesIO:
@@ -169,3 +170,57 @@ def test_T56_functions_of_families_are_written_under_pytorchs_names(place: str, 
     function = getattr(getattr(torch, family), last)
     assert name in names_in(saved(function))
     assert torch.load(saved(function), weights_only=False) is function
+
+
+_LOSSES = [n for n in dir(torch.nn) if n.endswith("Loss") and n != "AdaptiveLogSoftmaxWithLoss"]
+
+
+@pytest.mark.parametrize("name", _LOSSES)
+def test_T56_losses_are_written_under_pytorchs_file(name: str) -> None:
+    assert torch_place(getattr(torch.nn, name)) == ("torch.nn.modules.loss", name)
+
+
+@pytest.mark.parametrize(
+    ("cls", "file"),
+    [
+        (torch.nn.LinearCrossEntropyOptions, "nn.modules.linear_cross_entropy_options"),
+        (torch.nn.modules.loss._WeightedLoss, "nn.modules.loss"),
+        (torch.utils.checkpoint.CheckpointPolicy, "utils.checkpoint"),
+        (torch.utils.checkpoint.CheckpointError, "utils.checkpoint"),
+    ],
+)
+def test_T56_classes_of_shared_files_are_found_where_pytorch_has_them(cls: type, file: str) -> None:
+    place = torch_place(cls)
+    assert place == (f"torch.{file}", cls.__name__)
+    assert find(*place) is cls
+
+
+def as_pytorch_keeps_it(module: Any, *missing: str) -> Any:
+    """A module read from a file in which these attributes do not stand, as in PyTorch's."""
+    assert not set(missing) & set(vars(module))
+    return torch.load(saved(module), weights_only=False)
+
+
+def test_T56_lazy_norms_keep_only_attributes_that_pytorchs_have() -> None:
+    made = as_pytorch_keeps_it(torch.nn.LazyBatchNorm1d(bias=False), "_mq_waits_for_bias")
+    assert made(torch.ones(2, 3)).shape == (2, 3)
+    assert made.weight.shape == made.running_mean.shape == (3,)
+    assert made.bias is None
+
+
+def test_T56_a_linear_cross_entropy_asks_its_layer_for_sizes() -> None:
+    made = as_pytorch_keeps_it(torch.nn.LinearCrossEntropyLoss(4, 3), "in_features", "bias")
+    assert made(torch.ones(2, 4), torch.tensor([0, 1])).shape == ()
+    assert "in_features=4, num_classes=3, out_features=(), bias=False" in repr(made)
+
+
+@pytest.mark.parametrize(
+    ("activation", "code"),
+    [("relu", 1), ("gelu", 2), (torch.nn.ReLU(), 1), (torch.nn.GELU("tanh"), 2), (torch.tanh, 0)],
+)
+def test_T56_encoder_layers_note_what_pytorchs_ask_for(activation: Any, code: int) -> None:
+    """PyTorch's layer fails without it, and its encoder packs padded batches by the other."""
+    layer = torch.nn.TransformerEncoderLayer(4, 2, 8, activation=activation, batch_first=True)
+    assert layer.activation_relu_or_gelu == code
+    assert torch.nn.TransformerEncoder(layer, 1).use_nested_tensor is (code != 0)
+    assert not torch.nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).use_nested_tensor

@@ -305,6 +305,15 @@ def test_every_dtype_comes_back(kind: object) -> None:
     assert made.to(torch.complex64).tolist() == [1, 0]
 
 
+@pytest.mark.parametrize("name", ["bits8", "bits16", "float4_e2m1fn_x2", "bits1x8"])
+def test_dtypes_that_nothing_computes_with_come_back(name: str) -> None:
+    kind = getattr(torch, name)
+    made = round_trip([torch.tensor([1, 2], dtype=torch.uint8).view(kind), kind, torch.uint4])
+    assert made[1:] == [kind, torch.uint4]
+    assert made[0].dtype is kind
+    assert made[0].view(torch.uint8).tolist() == [1, 2]
+
+
 def test_conjugate_views_and_meta_tensors_come_back() -> None:
     """Finding 53."""
     conj, meta = round_trip([torch.tensor([1 + 2j]).conj(), torch.empty(2, 3, device="meta")])

@@ -310,19 +310,12 @@ class _LazyNorm(_LazyLayer):
         make: Any = super().__init__  # of the ordinary class, which comes after this one
         make(0, eps, momentum, False, False, device, dtype)
         self.affine = affine
-        self._mq_waits_for_bias = bias
         self.track_running_stats = track_running_stats
         if track_running_stats:
             self.num_batches_tracked = mq.tensor(0, dtype=dtypes.int64, device=device)
-        self._make_places(self._names, device, dtype)
-
-    @property
-    def _names(self) -> tuple[str, ...]:
-        """The parameters and buffers that wait for their size."""
-        names: tuple[str, ...] = ()
-        if self.affine:
-            names = ("weight", "bias") if self._mq_waits_for_bias else ("weight",)
-        return (*names, "running_mean", "running_var") if self.track_running_stats else names
+        learned = ("weight", "bias")[: 1 + bias] if affine else ()
+        counted = ("running_mean", "running_var") if track_running_stats else ()
+        self._make_places((*learned, *counted), device, dtype)
 
     def _sized(self) -> bool:
         return self.num_features != 0
@@ -334,7 +327,8 @@ class _LazyNorm(_LazyLayer):
         self.num_features = inputs
 
     def _shapes(self, inputs: int) -> _Shapes:
-        return dict.fromkeys(self._names, (inputs,))
+        places = (*self._parameters.items(), *self._buffers.items())
+        return {name: (inputs,) for name, place in places if is_lazy(place)}
 
 
 class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):

@@ -175,10 +175,8 @@ class LinearCrossEntropyLoss(_WeightedLoss):
                 f"expected label_smoothing to be in range [0, 1], got {label_smoothing}"
             )
         super().__init__(weight, reduction=reduction)
-        self.in_features = in_features
         self.num_classes = num_classes
         self.out_features = tuple(out_features)
-        self.bias = bias
         self.ignore_index = ignore_index
         self.label_smoothing = label_smoothing
         self.options = options
@@ -191,7 +189,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         bias = self.linear.bias
         return F.linear_cross_entropy(
             input,
-            self.linear.weight.reshape(*classes, self.in_features),
+            self.linear.weight.reshape(*classes, self.linear.in_features),
             target,
             linear_bias=None if bias is None else bias.reshape(classes),
             weight=self.weight,
@@ -203,10 +201,11 @@ class LinearCrossEntropyLoss(_WeightedLoss):
 
     def extra_repr(self) -> str:
         """The sizes and the options."""
-        return described(
-            self, "in_features", "num_classes", "out_features", "bias", "reduction",
-            "ignore_index", "label_smoothing", "options",
-        )  # fmt: skip
+        layer = self.linear
+        sizes = described(self, "num_classes", "out_features")
+        options = described(self, "reduction", "ignore_index", "label_smoothing", "options")
+        has_bias = layer.bias is not None
+        return f"in_features={layer.in_features}, {sizes}, bias={has_bias}, {options}"
 
 
 class BCELoss(_WeightedLoss):

@@ -1,7 +1,7 @@
 """The transformer of Vaswani et al. 2017: encoder and decoder layers, their stacks, both together.
 
 Different from PyTorch: in evaluation there is no fused kernel for an encoder layer and no nested
-tensor for padded batches; results are the same.
+tensor for padded batches; results are the same, but for padded positions, where PyTorch gives 0.
 """
 
 import copy
@@ -15,6 +15,7 @@ from maquette.nn import init
 from maquette.nn.base import Module
 from maquette.nn.functional.attention import _canonical_mask, _none_or_dtype
 from maquette.nn.modules._construct import DeviceLike
+from maquette.nn.modules.activation import GELU, ReLU
 from maquette.nn.modules.attention import MultiheadAttention
 from maquette.nn.modules.container import ModuleList
 from maquette.nn.modules.dropout import Dropout
@@ -37,6 +38,13 @@ def _activation(activation: Activation) -> Callable[[Tensor], Tensor]:
     if activation not in _ACTIVATIONS:
         raise RuntimeError(f"activation should be relu/gelu, not {activation}")
     return _ACTIVATIONS[activation]
+
+
+def _activation_code(function: Activation) -> int:
+    """How PyTorch's layers note a function that their fused kernel has: 1 relu, 2 gelu, 0 none."""
+    kinds = (F.relu, ReLU), (F.gelu, GELU)
+    found = (n for n, (f, cls) in enumerate(kinds, 1) if function is f or isinstance(function, cls))
+    return next(found, 0)
 
 
 class TransformerEncoderLayer(Module):
@@ -69,6 +77,8 @@ class TransformerEncoderLayer(Module):
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
         self.activation = _activation(activation)
+        # Of no use here, but PyTorch's layer asks for it when it is loaded from a file of ours.
+        self.activation_relu_or_gelu = _activation_code(self.activation)
 
     def forward(
         self,
@@ -216,6 +226,20 @@ def _attended(
     )[0]
 
 
+def _could_nest(layer: Module) -> bool:
+    """Whether PyTorch packs a padded batch for such a layer; files say it."""
+    if not isinstance(layer, TransformerEncoderLayer) or layer.norm_first:
+        return False
+    attention = layer.self_attn
+    return (
+        attention.batch_first
+        and attention.in_proj_bias is not None
+        and attention.num_heads % 2 == 0
+        and layer.activation_relu_or_gelu != 0
+        and layer.norm1.eps == layer.norm2.eps
+    )
+
+
 class TransformerEncoder(Module):
     """Copies of one encoder layer, one after the other.
 
@@ -235,6 +259,7 @@ class TransformerEncoder(Module):
         self.num_layers = num_layers
         self.norm = norm
         self.enable_nested_tensor = enable_nested_tensor
+        self.use_nested_tensor = enable_nested_tensor and _could_nest(encoder_layer)
         self.mask_check = mask_check
 
     def forward(

@@ -11,6 +11,8 @@ from maquette.torch.face.paths import PACKAGES, torch_path
 
 # By the path that is served here; of a file that is served under no path, its own.
 _FILES = {
+    "_higher_order_ops.checkpoint": "utils.checkpoint",
+    "_higher_order_ops.selective": "utils.checkpoint",
     "fx.codegen": "fx.graph",
     "fx.shapes": "fx.passes.shape_prop",
     "autograd.gradcheck_conventions": "autograd.gradcheck",
@@ -26,11 +28,13 @@ _FILES = {
     "internals": "_C",
     "library.custom_op": "_library.custom_ops",
     "library.library": "library",
+    "nn.base.loss": "nn.modules.loss",
     "nn.base.module": "nn.modules.module",
     "nn.base.pickling": "nn.modules.module",
     "nn.lazy_parameter": "nn.parameter",
     "nn.modules.attention": "nn.modules.activation",
     "nn.modules.cross_map": "nn.modules.normalization",
+    "nn.modules.linear_cross_entropy": "nn.modules.loss",
     "nn.modules.parameter_container": "nn.modules.container",
     "nn.modules.ranking": "nn.modules.loss",
     "nn.modules.shaping.unpooling": "nn.modules.pooling",
@@ -55,6 +59,9 @@ _CLASSES = {
     ("devices.streams", "CUDAGraph"): "cuda.graphs",
     ("devices.streams", "StreamContext"): "cuda",
     ("distributions.base", "ExponentialFamily"): "distributions.exp_family",
+    ("nn.modules.linear_cross_entropy", "LinearCrossEntropyOptions"): (
+        "nn.modules.linear_cross_entropy_options"
+    ),
     ("distributions.relaxed", "RelaxedOneHotCategorical"): "distributions.relaxed_categorical",
 }
 _LAZY = {"BatchNorm": "batchnorm", "Conv": "conv", "InstanceNorm": "instancenorm", "Lin": "linear"}

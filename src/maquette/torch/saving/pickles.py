@@ -28,6 +28,7 @@ from maquette.core.layout import (
     memory_format,
     preserve_format,
 )
+from maquette.core.scalar_types import opaque_dtypes
 from maquette.core.size import Size
 from maquette.nested import NestedTensor
 from maquette.tensor.copying import check_can_save, slots_of
@@ -298,7 +299,7 @@ _HARMLESS: dict[tuple[str, str], object] = {
     **{place: cls for cls, place in _CLASSES.items()},
     **{("torch", cls.__name__): cls for cls in _TYPED.values()},
     **{("torch.storage", cls.__name__): cls for cls in _TYPED.values()},
-    **{("torch", kind.name): kind for kind in all_dtypes},
+    **{("torch", kind.name): kind for kind in (*all_dtypes, *opaque_dtypes)},
     **{
         ("torch", kind.name): kind
         for kind in (contiguous_format, preserve_format, channels_last, channels_last_3d)
