@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from maquette.core.dtype import dtype
@@ -155,13 +155,66 @@ def _segment_reduce(data: Tensor, reduce: str, **kwargs: object) -> object:
     return _call("segment_reduce", "default", data, reduce, **kwargs)
 
 
-def attach() -> None:
-    """Bind those that are methods too."""
-    for function in (norm, unique, unique_consecutive):
-        setattr(Tensor, function.__name__, function)
+def _norm_of(
+    self: Tensor,
+    p: float | str | None = "fro",
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    dtype: dtype | None = None,
+) -> object:
+    return norm(self, p, dim, keepdim, dtype=dtype)
 
 
-attach()
+def _unique_of(
+    self: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> object:
+    return unique(self, sorted, return_inverse, return_counts, dim)
+
+
+def _unique_consecutive_of(
+    self: Tensor,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> object:
+    return unique_consecutive(self, return_inverse, return_counts, dim)
+
+
+def _stft_of(
+    self: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    pad_mode: str = "reflect",
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+    align_to_window: bool | None = None,
+) -> object:
+    return stft(
+        self, n_fft, hop_length, win_length, window, center, pad_mode,
+        normalized, onesided, return_complex, align_to_window,
+    )  # fmt: skip
+
+
+def _nonzero_of(self: Tensor, *, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
+    return nonzero(self, as_tuple=as_tuple)
+
+
+METHODS: dict[str, Callable[..., object]] = {
+    "nonzero": _nonzero_of,
+    "norm": _norm_of,
+    "unique": _unique_of,
+    "unique_consecutive": _unique_consecutive_of,
+    "stft": _stft_of,
+}
+"""The methods of these names: their tensor is ``self``, and none takes ``out``."""
 
 
 def stft(

@@ -9,6 +9,7 @@ operator is written again here; names that are no operators are in `creation.py`
 from __future__ import annotations
 
 import contextlib
+import inspect
 import operator
 from collections.abc import Callable
 from inspect import Parameter
@@ -145,6 +146,8 @@ class _Forms:
         return LateSignature.of(self._parameters)
 
     def _parameters(self) -> list[Parameter]:
+        if self.in_python is not None:
+            return [*inspect.signature(self.in_python).parameters.values()]
         found = list(
             parameters_of(
                 self.overloads,
@@ -186,8 +189,11 @@ class _Forms:
 
     def translated(self, full: Face, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Call with keywords under the schema's names, ``requires_grad`` and the default device."""
-        if self.at and "out" in kwargs:
-            raise TypeError(f"{self.name}() got an unexpected keyword argument 'out'")
+        unknown = {"out"} if self.at else set()
+        if self.in_python is not None:  # such a method knows no other names than its own
+            unknown = kwargs.keys() - inspect.signature(self.in_python).parameters
+        for name in kwargs.keys() & unknown:
+            raise TypeError(f"{self.name}() got an unexpected keyword argument {name!r}")
         kwargs = _translate(self.name, kwargs, self.schemas)
         if isinstance(kwargs.get("out"), (tuple, list)):
             kwargs = _several_outs(kwargs, self.written)
@@ -241,6 +247,7 @@ class _Forms:
 # Methods that PyTorch has in Python: handlers are told these parameters, defaults by name.
 _IN_PYTHON: dict[str, Callable[..., object]] = {
     "split": lambda self, split_size, dim=0: None,
+    "unflatten": lambda self, dim, sizes: None,
     "istft": lambda self, n_fft, hop_length=None, win_length=None, window=None, center=True,
     normalized=False, onesided=None, length=None, return_complex=False: None,
 }  # fmt: skip

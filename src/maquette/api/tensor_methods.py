@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from maquette.api.choosing_functions import nonzero, stft, tensor_split
+from maquette.api import choosing_functions
+from maquette.api.choosing_functions import METHODS, tensor_split
 from maquette.api.creation import tensor
 from maquette.aten.common.operators import aten
 from maquette.aten.view.copies import _local_scalar_dense, converted
@@ -265,11 +266,12 @@ def attach() -> None:
         "new_tensor": new_tensor,
         "is_same_size": is_same_size,
         "is_set_to": is_set_to,
-        "stft": stft,
-        "nonzero": nonzero,
         "tensor_split": tensor_split,
     }
-    for name, method in methods.items():
+    for name, method in METHODS.items():
+        method.__name__, method.__qualname__ = name, f"Tensor.{name}"
+        method.__doc__ = vars(choosing_functions)[name].__doc__
+    for name, method in (methods | METHODS).items():
         setattr(Tensor, name, method)
     properties: dict[str, Callable[[Tensor], object]] = {
         "T": numpy_T,

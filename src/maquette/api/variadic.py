@@ -12,19 +12,28 @@ from maquette.tensor.tensor import Tensor
 def _variadic(name: str, what: str) -> Callable[..., object]:
     """The function of an operator on lists; what: what it computes."""
 
-    def function(*tensors: Tensor | Sequence[Tensor], **kwargs: object) -> object:
-        packet = find_packet(f"aten::{name}")
-        assert packet is not None
+    def function(*tensors: Tensor | Sequence[Tensor]) -> object:
         if not tensors and name == "block_diag":
             return empty((1, 0))
-        listed = len(tensors) == 1 and not isinstance(tensors[0], Tensor)
-        result = packet(tensors[0] if listed else tensors, **kwargs)
-        return tuple(result) if isinstance(result, list) else result
+        return _of_list(name, tensors)
 
     function.__name__ = function.__qualname__ = name
     function.__module__ = "maquette"
-    function.__doc__ = f"{what} ``{name}(a, b)`` and ``{name}([a, b])`` are the same."
+    function.__doc__ = f"{what} {_ALIKE.format(name)}"
     return function
+
+
+_ALIKE = "``{0}(a, b)`` and ``{0}([a, b])`` are the same."
+
+
+def _of_list(
+    name: str, tensors: tuple[Tensor | Sequence[Tensor], ...], **options: object
+) -> object:
+    packet = find_packet(f"aten::{name}")
+    assert packet is not None
+    listed = len(tensors) == 1 and not isinstance(tensors[0], Tensor)
+    result = packet(tensors[0] if listed else tensors, **options)
+    return tuple(result) if isinstance(result, list) else result
 
 
 block_diag = _variadic(
@@ -36,9 +45,17 @@ broadcast_tensors = _variadic(
 cartesian_prod = _variadic(
     "cartesian_prod", "All combinations of elements of the vectors, a row each."
 )
-meshgrid = _variadic(
-    "meshgrid", "Views of the vectors, expanded to a grid that has a dimension for each."
-)
+
+
+def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str | None = None) -> object:
+    """Views of the vectors, expanded to a grid that has a dimension for each.
+
+    indexing: "ij", as without it, or "xy", with the first two dimensions exchanged.
+    """
+    return _of_list("meshgrid", tensors, **({} if indexing is None else {"indexing": indexing}))
+
+
+meshgrid.__module__ = "maquette"
 
 
 def _at_least(dimensions: int) -> Callable[..., object]:

@@ -116,13 +116,13 @@ class FunctionCtx:
         )
         return self.saved_tensors
 
-    def mark_dirty(self, *tensors: Tensor) -> None:
+    def mark_dirty(self, *args: Tensor) -> None:
         """Say that forward wrote to these inputs, and returns them."""
-        self._dirty = tensors
+        self._dirty = args
 
-    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+    def mark_non_differentiable(self, *args: Tensor) -> None:
         """Say that these outputs never require grad."""
-        self._non_differentiable = tensors
+        self._non_differentiable = args
 
     def set_materialize_grads(self, value: bool) -> None:
         """Whether backward gets zeros (the default) or None for outputs without gradient."""

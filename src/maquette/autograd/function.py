@@ -69,7 +69,7 @@ class Function:
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
-    def backward(ctx: FunctionCtx, *grads: object) -> object:
+    def backward(ctx: FunctionCtx, *grad_outputs: object) -> object:
         """Gradients of the arguments, one each, from those of the outputs."""
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom "
@@ -79,7 +79,7 @@ class Function:
     vjp = backward
 
     @staticmethod
-    def jvp(ctx: FunctionCtx, *tangents: object) -> object:
+    def jvp(ctx: FunctionCtx, *grad_inputs: object) -> object:
         """Forward mode: tangents of the outputs from those of the arguments."""
         raise NotImplementedError(
             "You must implement the jvp function for custom autograd.Function to use it with "
@@ -212,16 +212,16 @@ class InplaceFunction(Function):
         self.inplace = inplace
 
 
-def once_differentiable(backward: Callable[..., object]) -> Callable[..., object]:
+def once_differentiable(fn: Callable[..., object]) -> Callable[..., object]:
     """Mark a backward that cannot itself be differentiated; trying to is an error.
 
     It runs unrecorded, so it may use NumPy.
     """
 
-    @functools.wraps(backward)
+    @functools.wraps(fn)
     def wrapped(ctx: FunctionCtx, *grads: object) -> object:
         with recording_off():
-            answer = backward(ctx, *grads)
+            answer = fn(ctx, *grads)
         tensors = [g for g in grads if isinstance(g, Tensor)]
         if not tls.st.grad_enabled or not any(t._records() for t in tensors):
             return answer

@@ -57,14 +57,14 @@ class _Mode:
 class _GradMode(_Mode):
     flag = False
 
-    def __new__(cls, function: Callable[..., object] | None = None) -> _GradMode:
+    def __new__(cls, orig_func: Callable[..., object] | None = None) -> _GradMode:
         mode = super().__new__(cls)
-        if function is None:
+        if orig_func is None:
             return mode
         mode.__init__()  # type: ignore[misc]  # `@no_grad` without parentheses decorates at once
-        return mode(function)  # type: ignore[return-value]  # the decorated function
+        return mode(orig_func)  # type: ignore[return-value]  # the decorated function
 
-    def __init__(self, function: Callable[..., object] | None = None) -> None:
+    def __init__(self, orig_func: Callable[..., object] | None = None) -> None:
         super().__init__()
 
     def __enter__(self) -> None:

@@ -78,10 +78,10 @@ class RemovableHandle:
     """
 
     def __init__(
-        self, table: Table | Hooks, *, extra_dict: Hooks | list[Hooks] | None = None
+        self, hooks_dict: Table | Hooks, *, extra_dict: Hooks | list[Hooks] | None = None
     ) -> None:
         self.id = next(_ids)
-        self._table = weakref.ref(table)
+        self._table = weakref.ref(hooks_dict)
         extra = extra_dict if isinstance(extra_dict, list) else [extra_dict]
         self._extra = tuple(weakref.ref(each) for each in extra if each is not None)
 

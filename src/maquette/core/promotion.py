@@ -60,7 +60,7 @@ def default_complex_dtype() -> dtype:
     return defaults["complex"]
 
 
-def set_default_dtype(d: dtype) -> None:
+def set_default_dtype(d: dtype, /) -> None:
     """Set the default dtype; TypeError unless it is a floating point type of 16 bits or more."""
     check_type(
         isinstance(d, dtype) and d.is_floating_point and d not in _FLOAT8,

@@ -514,7 +514,7 @@ def indented(text: str, by: int = 4) -> str:
 
 
 @compatibility(is_backward_compatible=True)
-def reduce_graph_module(body: dict[Any, Any], import_block: str = "") -> Any:
+def reduce_graph_module(body: dict[Any, Any], import_block: str) -> Any:
     """A graph module of the state that PyTorch pickles: its code is run and traced again.
 
     Where the state has the graph itself, and its code still, nothing is traced.

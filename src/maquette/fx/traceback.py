@@ -71,7 +71,7 @@ def annotate(annotation_dict: dict[str, Any]) -> Iterator[None]:
 
 
 @contextmanager
-def set_current_meta(node: Node, pass_name: str | None = None) -> Iterator[None]:
+def set_current_meta(node: Node, pass_name: str = "") -> Iterator[None]:
     """Have new nodes take over the ``meta`` of ``node``, for the block."""
     if not _state.preserve or not node.meta:
         yield

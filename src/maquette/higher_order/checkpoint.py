@@ -453,11 +453,11 @@ class CheckpointFunction(Function):
 
     @staticmethod
     def forward(  # type: ignore[override]  # as `apply` calls it
-        ctx: Any, run_function: Callable[..., Any], preserve: bool, *args: Any
+        ctx: Any, run_function: Callable[..., Any], preserve_rng_state: bool, *args: Any
     ) -> Any:
         """The function of the arguments, unrecorded."""
         ctx.run_function = run_function
-        ctx.states = _generator_states(args) if preserve else None
+        ctx.states = _generator_states(args) if preserve_rng_state else None
         ctx.regions = _autocast_regions()
         ctx.others = [None if isinstance(arg, Tensor) else arg for arg in args]
         ctx.places = [i for i, arg in enumerate(args) if isinstance(arg, Tensor)]
@@ -465,7 +465,7 @@ class CheckpointFunction(Function):
         return run_function(*args)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
+    def backward(ctx: Any, *args: Any) -> Any:
         """Gradients of the tensor arguments, by a backward of their own."""
         run = current_run()
         if run is not None and run.needed is not None:
@@ -482,7 +482,7 @@ class CheckpointFunction(Function):
         pairs = [
             (output, grad)
             for output, grad in zip(
-                (outputs,) if isinstance(outputs, Tensor) else tuple(outputs), grads
+                (outputs,) if isinstance(outputs, Tensor) else tuple(outputs), args
             )
             if isinstance(output, Tensor) and output.requires_grad
         ]

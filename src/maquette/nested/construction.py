@@ -302,7 +302,7 @@ def narrow(
     dim: int,
     start: int | Tensor,
     length: int | Tensor,
-    layout: Layout | None = None,
+    layout: Layout = strided,
 ) -> Tensor:
     """A window of each row of a dense [rows, n, ...] tensor.
 

@@ -142,9 +142,9 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
         return UninitializedBuffer, (self.requires_grad, self.device, self.dtype)
 
 
-def is_lazy(tensor: object) -> bool:
+def is_lazy(param: object) -> bool:
     """Whether a parameter or buffer has no shape yet."""
-    return isinstance(tensor, UninitializedTensorMixin)
+    return isinstance(param, UninitializedTensorMixin)
 
 
 __all__ = [

@@ -46,15 +46,15 @@ _params_t = ParamsT  # its older name, which programs still import
 required = object()  # the default of an option that each group must be given
 
 
-def _with_hooks(step: Step) -> Step:
-    """`step` between the hooks, all of which may be registered at any time."""
+def _with_hooks(func: Step) -> Step:
+    """`func`, a step, between the hooks, all of which may be registered at any time."""
 
-    @functools.wraps(step)
+    @functools.wraps(func)
     def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         own: OptimizerHooks | None = vars(self).get("_mq_hooks")
         # An override has hooks of its own; one that holds another optimizer may have none.
         if type(self).step is not hooked or own is None:
-            return step(self, *args, **kwargs)
+            return func(self, *args, **kwargs)
         everywhere = GLOBAL_STEP_HOOKS
         for hook in chain(everywhere.step_pre.values(), own.step_pre.values()):
             changed = hook(self, args, kwargs)
@@ -62,11 +62,11 @@ def _with_hooks(step: Step) -> Step:
                 continue
             if not (isinstance(changed, tuple) and len(changed) == 2):
                 raise RuntimeError(
-                    f"{step} must return None or a tuple of (new_args, new_kwargs), but got "
+                    f"{func} must return None or a tuple of (new_args, new_kwargs), but got "
                     f"{changed}."
                 )
             args, kwargs = changed
-        result = step(self, *args, **kwargs)
+        result = func(self, *args, **kwargs)
         if "_opt_called" in vars(self):  # a learning rate scheduler watches
             self._opt_called = True
         for hook in chain(own.step_post.values(), everywhere.step_post.values()):

@@ -456,7 +456,7 @@ def sym_int(a: Number) -> Number:
 
 
 @_asking
-def sym_sum(args: Sequence[Number]) -> Number:
+def sym_sum(args: Sequence[Number], /) -> Number:
     """The sum of ints, at once."""
     total: Number = 0
     for a in args:
@@ -464,7 +464,7 @@ def sym_sum(args: Sequence[Number]) -> Number:
     return total
 
 
-def sym_fresh_size(node: SymNode) -> NoReturn:
+def sym_fresh_size(expr: SymNode) -> NoReturn:
     """Only operators make fresh sizes: `torch.library.get_ctx().new_dynamic_size()`."""
     raise NotImplementedError("sym_fresh_size: use torch.library.get_ctx().new_dynamic_size()")
 

@@ -86,11 +86,14 @@ class _BufferType(type):
         return isinstance(instance, Tensor) and bool(vars(instance).get("_is_buffer", False))
 
 
-class Buffer(metaclass=_BufferType):
+class Buffer(Tensor, metaclass=_BufferType, has_handlers=False):
     """`Buffer(data)` is an alias of ``data``, marked; assigning it to a module registers it.
 
     ``isinstance`` asks for the mark. persistent: whether the module's state dict holds it.
     """
+
+    __slots__ = ()
+    __torch_function__: ClassVar[Callable[..., object]] = disabled_torch_function
 
     def __new__(  # type: ignore[misc]  # the mark is on a tensor; there are no instances
         cls, data: Tensor | None = None, *, persistent: bool = True

@@ -204,9 +204,9 @@ class StorageMethods:
         self[:] = value
         return self._self()
 
-    def byteswap(self, kind: dtype) -> None:
+    def byteswap(self, dtype: dtype) -> None:
         """Turn round the bytes of every element of this dtype; of complex ones, of each part."""
-        unit = kind.itemsize // 2 if kind.is_complex else kind.itemsize
+        unit = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
         if unit > 1:
             self._own_bytes()[:] = self._bytes().view(f"u{unit}").byteswap().view(np.uint8)
 
@@ -250,13 +250,14 @@ class StorageMethods:
         return self.to(device=cpu)
 
     def cuda(
-        self, device: device | str | int = "cuda", non_blocking: bool = False
+        self, device: device | str | int | None = None, non_blocking: bool = False
     ) -> UntypedStorage:
-        """Itself on that device, or a copy there."""
-        where = f"cuda:{device}" if isinstance(device, int) else device
+        """Itself on that device, the current one by default, or a copy there."""
+        where = "cuda" if device is None else device
+        where = f"cuda:{where}" if isinstance(where, int) else where
         return self.to(device=where)
 
-    def pin_memory(self, device: object = "cuda") -> UntypedStorage:
+    def pin_memory(self, device: object = None) -> UntypedStorage:
         """A copy with the mark of pinned memory. TypeError unless it is on the cpu."""
         if self._self().device.type != "cpu" or self._self().data is None:
             raise TypeError(f"cannot pin '{self.type()}' only CPU memory can be pinned")
@@ -264,7 +265,7 @@ class StorageMethods:
         mark_pinned(copied)
         return copied
 
-    def is_pinned(self, device: object = "cuda") -> bool:
+    def is_pinned(self, device: object = None) -> bool:
         """Whether `pin_memory` of it, or of a tensor over it, made it."""
         return self._self() in _PINNED
 

@@ -35,22 +35,22 @@ class TypedStorage:
 
     def __init__(
         self,
-        *values: int | Sequence[Number],
+        *args: int | Sequence[Number],
+        wrap_storage: UntypedStorage | None = None,
         dtype: Dtype | None = None,
         device: Device | str | None = None,
-        wrap_storage: UntypedStorage | None = None,
         _internal: bool = False,
     ) -> None:
         if wrap_storage is not None:
-            _check_wrapping(values, dtype, device, wrap_storage)
+            _check_wrapping(args, dtype, device, wrap_storage)
             assert dtype is not None
             self.dtype: Dtype = dtype
             self._untyped = wrap_storage
             return
-        if len(values) > 1:
+        if len(args) > 1:
             raise RuntimeError("Too many positional arguments: expected a size or a sequence")
         self.dtype = float32 if dtype is None else dtype
-        self._untyped = _made(values[0] if values else 0, self.dtype, _place(device))
+        self._untyped = _made(args[0] if args else 0, self.dtype, _place(device))
 
     # --- what it is ------------------------------------------------------------------
 
@@ -107,7 +107,7 @@ class TypedStorage:
         """Whether forked processes share the bytes."""
         return self._untyped.is_shared()
 
-    def is_pinned(self, device: object = "cuda") -> bool:
+    def is_pinned(self, device: object = None) -> bool:
         """False."""
         return False
 
@@ -124,7 +124,7 @@ class TypedStorage:
         """The name of old, ``torch.FloatStorage``; with ``dtype``, such a name, a storage of it."""
         if dtype is None:
             return f"torch.{self._place()}{self.dtype.scalar_name}Storage"
-        return self.to(_KINDS[dtype.rpartition(".")[2]])
+        return self._to(_KINDS[dtype.rpartition(".")[2]])
 
     def _place(self) -> str:
         return "" if self.device.type == "cpu" else f"{self.device.type}."
@@ -192,7 +192,7 @@ class TypedStorage:
 
     # --- copies ----------------------------------------------------------------------
 
-    def copy_(self: T, source: TypedStorage, non_blocking: bool = False) -> T:
+    def copy_(self: T, source: TypedStorage, non_blocking: bool | None = None) -> T:
         """Take over the elements of a storage of as many, converted; returns itself."""
         if source._untyped.data is None:
             raise NotImplementedError("Cannot copy out of a storage without data (meta or fake)")
@@ -228,74 +228,71 @@ class TypedStorage:
         """Itself on the cpu, or a copy there; NotImplementedError without data."""
         return self._on(cpu)
 
-    def cuda(self, device: Device | str = "cuda", non_blocking: bool = False) -> TypedStorage:
-        """Itself on that device, or a copy there."""
-        return self._on(_place(device))
+    def cuda(
+        self, device: Device | str | int | None = None, non_blocking: bool = False
+    ) -> TypedStorage:
+        """Itself on that device, the current one by default, or a copy there."""
+        return TypedStorage(wrap_storage=self._untyped.cuda(device), dtype=self.dtype)
 
     def _on(self, where: Device) -> TypedStorage:
         if where == self.device:
             return self
         return TypedStorage(wrap_storage=self._untyped.to(device=where), dtype=self.dtype)
 
-    def to(
-        self,
-        kind: Dtype | Device | str | None = None,
-        *,
-        device: Device | str | None = None,
-        non_blocking: bool = False,
-    ) -> TypedStorage:
-        """A storage of another dtype with the elements converted, or on another device."""
-        if isinstance(kind, Dtype):
-            return self if kind is self.dtype else self._like(kind).copy_(self)
-        return self._on(_place(device if kind is None else kind))
+    def to(self, *, device: Device | str, non_blocking: bool = False) -> TypedStorage:
+        """Itself if it is on that device, else a copy there."""
+        return self._on(_place(device))
+
+    def _to(self, dtype: Dtype) -> TypedStorage:
+        return self if dtype is self.dtype else self._like(dtype).copy_(self)
 
     def double(self) -> TypedStorage:
         """Its elements as float64."""
-        return self.to(kinds.float64)
+        return self._to(kinds.float64)
 
     def float(self) -> TypedStorage:
         """Its elements as float32."""
-        return self.to(kinds.float32)
+        return self._to(kinds.float32)
 
     def half(self) -> TypedStorage:
         """Its elements as float16."""
-        return self.to(kinds.float16)
+        return self._to(kinds.float16)
 
     def bfloat16(self) -> TypedStorage:
         """Its elements as bfloat16."""
-        return self.to(kinds.bfloat16)
+        return self._to(kinds.bfloat16)
 
     def long(self) -> TypedStorage:
         """Its elements as int64."""
-        return self.to(kinds.int64)
+        return self._to(kinds.int64)
 
     def int(self) -> TypedStorage:
         """Its elements as int32."""
-        return self.to(kinds.int32)
+        return self._to(kinds.int32)
 
     def short(self) -> TypedStorage:
         """Its elements as int16."""
-        return self.to(kinds.int16)
+        return self._to(kinds.int16)
 
     def char(self) -> TypedStorage:
         """Its elements as int8."""
-        return self.to(kinds.int8)
+        return self._to(kinds.int8)
 
     def byte(self) -> TypedStorage:
         """Its elements as uint8."""
-        return self.to(kinds.uint8)
+        return self._to(kinds.uint8)
 
     def bool(self) -> TypedStorage:
         """Its elements as bools."""
-        return self.to(kinds.bool_)
+        return self._to(kinds.bool_)
 
     def complex_double(self) -> TypedStorage:
         """Its elements as complex128."""
-        return self.to(kinds.complex128)
+        return self._to(kinds.complex128)
 
     def complex_float(self) -> TypedStorage:
         """Its elements as complex64."""
-        return self.to(kinds.complex64)
+        return self._to(kinds.complex64)
 
     # --- memory ----------------------------------------------------------------------
 
@@ -317,7 +314,7 @@ class TypedStorage:
             raise NotImplementedError("Cannot copy out of a storage without data (meta or fake)")
         raise NotImplementedError("write a storage to a file with torch.save")
 
-    def pin_memory(self, device: object = "cuda") -> TypedStorage:
+    def pin_memory(self, device: object = None) -> TypedStorage:
         """A copy; pinning is a mark of tensors' here."""
         return TypedStorage(wrap_storage=self._untyped.pin_memory(), dtype=self.dtype)
 

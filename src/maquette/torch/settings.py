@@ -57,12 +57,12 @@ class OutOfMemoryError(RuntimeError):
 _offered = partial(overridable, as_written=True)
 
 
-def is_tensor(obj: object) -> bool:
+def is_tensor(obj: object, /) -> bool:
     """Whether ``obj`` is a tensor."""
     return isinstance(obj, Tensor)
 
 
-def is_storage(obj: object) -> bool:
+def is_storage(obj: object, /) -> bool:
     """Whether ``obj`` is a storage."""
     return isinstance(obj, UntypedStorage | TypedStorage)
 
@@ -115,7 +115,7 @@ def get_device(input: Tensor) -> int:
     return input.get_device()
 
 
-def typename(obj: object) -> str:
+def typename(obj: object, /) -> str:
     """The name of an object's type, or of a function or class, with its module by torch's names.
 
     A tensor's is that of its dtype, ``torch.FloatTensor``; a module's is its own.
@@ -345,7 +345,7 @@ def get_float32_matmul_precision() -> str:
     return _Settings.matmul_precision
 
 
-def set_warn_always(b: bool) -> None:
+def set_warn_always(b: bool, /) -> None:
     """Kept; Python's own filters decide how often a warning is shown."""
     Always.on = b
 
@@ -360,7 +360,7 @@ def set_flush_denormal(mode: bool) -> bool:
     return False
 
 
-def set_default_tensor_type(t: type | str) -> None:
+def set_default_tensor_type(t: type | str, /) -> None:
     """`set_default_dtype` by the name of a tensor type, ``torch.DoubleTensor``."""
     warnings.warn(
         "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use "

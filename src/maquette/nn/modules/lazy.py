@@ -118,7 +118,7 @@ class _LazyLayer(LazyModuleMixin):
         ordinary: Any = self.cls_to_become  # every one here has initial values
         ordinary.reset_parameters(self)
 
-    def initialize_parameters(self, input: Tensor, *rest: Any, **options: Any) -> None:
+    def initialize_parameters(self, input: Tensor) -> None:
         """Take the number of inputs from a first input."""
         if self.has_uninitialized_params():
             inputs = self._inputs_of(input)

@@ -332,10 +332,9 @@ class RNN(RNNBase):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        proj_size: int = 0,
         device: DeviceLike | None = None,
         dtype: dtype_ | None = None,
-        *,
-        proj_size: int = 0,
     ) -> None:
         if proj_size:
             raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
@@ -348,8 +347,9 @@ class RNN(RNNBase):
             batch_first,
             dropout,
             bidirectional,
-            device=device,
-            dtype=dtype,
+            proj_size,
+            device,
+            dtype,
         )
         self.nonlinearity = nonlinearity
 
@@ -420,10 +420,9 @@ class GRU(RNNBase):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        proj_size: int = 0,
         device: DeviceLike | None = None,
         dtype: dtype_ | None = None,
-        *,
-        proj_size: int = 0,
     ) -> None:
         if proj_size:
             raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
@@ -436,8 +435,9 @@ class GRU(RNNBase):
             batch_first,
             dropout,
             bidirectional,
-            device=device,
-            dtype=dtype,
+            proj_size,
+            device,
+            dtype,
         )
 
 

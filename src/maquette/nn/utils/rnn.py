@@ -23,8 +23,8 @@ Size = int  # where a method has the name
 class PackedSequence_(NamedTuple):  # PyTorch's name
     data: Tensor
     batch_sizes: Tensor
-    sorted_indices: Tensor | None = None
-    unsorted_indices: Tensor | None = None
+    sorted_indices: Tensor | None
+    unsorted_indices: Tensor | None
 
 
 class PackedSequence(PackedSequence_):

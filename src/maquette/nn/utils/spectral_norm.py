@@ -22,7 +22,9 @@ T = TypeVar("T", bound=Module)
 class SpectralNorm:
     """The hook: ``<name>`` from ``<name>_orig`` and the vectors ``<name>_u``, ``<name>_v``."""
 
-    def __init__(self, name: str, n_power_iterations: int, dim: int, eps: float) -> None:
+    def __init__(
+        self, name: str = "weight", n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12
+    ) -> None:
         if n_power_iterations <= 0:
             raise ValueError(
                 "Expected n_power_iterations to be positive, but got n_power_iterations="

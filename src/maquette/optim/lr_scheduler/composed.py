@@ -88,7 +88,7 @@ class SequentialLR(_Composed):
         first._initial_step()
         self._last_lr = first.get_last_lr()
 
-    def step(self, epoch: int | None = None) -> None:
+    def step(self) -> None:  # type: ignore[override]  # each part counts its own epochs
         """Step the scheduler whose turn it is; at its milestone, from its start."""
         self.last_epoch += 1
         turn = bisect_right(self._milestones, self.last_epoch)
@@ -125,7 +125,7 @@ class ChainedScheduler(_Composed):
         self.optimizer = optimizer
         self._last_lr = self._present()
 
-    def step(self, epoch: int | None = None) -> None:
+    def step(self) -> None:  # type: ignore[override]  # each part counts its own epochs
         """Step every scheduler."""
         for scheduler in self._schedulers:
             scheduler.step()

@@ -50,7 +50,7 @@ def gradcheck(
     check_forward_ad: bool = False,
     check_backward_ad: bool = True,
     fast_mode: bool = False,
-    masked: bool = False,
+    masked: bool | None = None,
 ) -> bool:
     """Whether backward of ``func(*inputs)`` agrees with central differences of step eps.
 
@@ -83,7 +83,7 @@ def gradcheck(
     listed = given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     check_inputs(given)
     whole = func
-    func, listed = of_values(func, given, masked=masked)
+    func, listed = of_values(func, given, masked=bool(masked))
     options = Options(
         eps, atol, rtol, nondet_tol, check_backward_ad, check_forward_ad, check_batched_grad,
         check_batched_forward_grad, check_grad_dtypes, fast_mode,
@@ -121,7 +121,7 @@ def gradgradcheck(
     check_fwd_over_rev: bool = False,
     check_rev_over_rev: bool = True,
     fast_mode: bool = False,
-    masked: bool = False,
+    masked: bool | None = None,
 ) -> bool:
     """`gradcheck` of the gradients, as functions of inputs and of the outputs' gradients.
 

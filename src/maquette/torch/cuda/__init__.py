@@ -8,9 +8,8 @@ and how much memory a program would take is what `maquette.plan` says.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import NoReturn
+from collections.abc import Callable
+from typing import Literal, NoReturn
 
 from maquette.core.device import device as _Device
 from maquette.dispatch.tls import tls
@@ -106,10 +105,24 @@ def init() -> None:
     _one("init()", None)
 
 
-@contextmanager
-def device(device: Device) -> Iterator[None]:
+class device:  # PyTorch's name
     """Nothing for the block: there is one device, or none, which cannot become the current one."""
-    yield
+
+    def __init__(self, device: Device) -> None:
+        self.idx = -1
+
+    def __enter__(self) -> None:
+        """Nothing."""
+
+    def __exit__(self, *error: object) -> Literal[False]:
+        return False
+
+
+class device_of(device):  # PyTorch's name
+    """The device of a tensor or storage for the block: nothing, as `device`."""
+
+    def __init__(self, obj: object) -> None:
+        super().__init__(None)
 
 
 def synchronize(device: Device = None) -> None:
@@ -151,6 +164,26 @@ def max_memory_reserved(device: Device = None) -> int:
 def memory_stats(device: Device = None) -> dict[str, int]:
     """No figures."""
     return {}
+
+
+def memory_stats_as_nested_dict(device: Device = None) -> dict[str, object]:
+    """No figures."""
+    return {}
+
+
+def host_memory_stats() -> dict[str, int]:
+    """No figures."""
+    return {}
+
+
+def host_memory_stats_as_nested_dict() -> dict[str, object]:
+    """No figures."""
+    return {}
+
+
+def get_gencode_flags() -> str:
+    """None: no device is there to build for."""
+    return ""
 
 
 def manual_seed(seed: int) -> None:
@@ -269,5 +302,8 @@ default_generators: tuple[object, ...] = ()
 """The generators of the devices, of which there are none."""
 
 __getattr__ = forward(
-    __name__, "maquette.torch.devices.streams", "maquette.torch.cuda.tensor_types"
+    __name__,
+    "maquette.torch.cuda.streams",
+    "maquette.torch.devices.streams",
+    "maquette.torch.cuda.tensor_types",
 )

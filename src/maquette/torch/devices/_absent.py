@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import NoReturn
 
@@ -76,7 +77,6 @@ def memory_allocated(device: object = None) -> int:
 
 
 max_memory_allocated = memory_reserved = max_memory_reserved = memory_allocated
-current_allocated_memory = driver_allocated_memory = recommended_max_memory = memory_allocated
 
 
 def reset_peak_memory_stats(device: object = None) -> None:
@@ -92,27 +92,46 @@ def set_rng_state_all(new_states: object) -> None:
     """Nothing."""
 
 
-def _no_device(*args: object, **kwargs: object) -> NoReturn:
+def _no_device() -> NoReturn:
     raise RuntimeError("there is no such device here; ask is_available() first")
 
 
-get_rng_state = set_rng_state = initial_seed = mem_get_info = get_memory_info = _no_device
-get_device_name = get_device_properties = get_device_capability = _no_device
+def initial_seed() -> NoReturn:
+    """RuntimeError: there is no device."""
+    _no_device()
+
+
+def rng_state_functions(kind: str) -> tuple[Callable[..., NoReturn], Callable[..., NoReturn]]:
+    """``get_rng_state`` and ``set_rng_state`` of this kind of device: RuntimeError."""
+
+    def get_rng_state(device: object = kind) -> NoReturn:
+        """RuntimeError: there is no device."""
+        _no_device()
+
+    def set_rng_state(new_state: object, device: object = kind) -> NoReturn:
+        """RuntimeError: there is no device."""
+        _no_device()
+
+    return get_rng_state, set_rng_state
+
+
+def mem_get_info(device: object = None) -> NoReturn:
+    """RuntimeError: there is no device."""
+    _no_device()
+
+
+get_device_name = get_device_properties = get_device_capability = mem_get_info
 
 
 __all__ = [
-    "current_allocated_memory",
     "current_device",
     "current_device_index",
     "device",
     "device_count",
-    "driver_allocated_memory",
     "empty_cache",
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
-    "get_memory_info",
-    "get_rng_state",
     "get_rng_state_all",
     "initial_seed",
     "is_available",
@@ -126,11 +145,9 @@ __all__ = [
     "mem_get_info",
     "memory_allocated",
     "memory_reserved",
-    "recommended_max_memory",
     "reset_peak_memory_stats",
     "set_device",
     "set_device_index",
-    "set_rng_state",
     "set_rng_state_all",
     "synchronize",
 ]

@@ -7,17 +7,47 @@ Times between events are the host's. Capturing a graph raises RuntimeError: noth
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 from maquette.core.device import device as Device
 
 _CUDA = 1  # PyTorch's number of the kind of device
 
 
+class Event:
+    """A moment, which has come when it is recorded."""
+
+    def __init__(
+        self, device: object = None, enable_timing: bool = False, **options: object
+    ) -> None:
+        self._seconds: float | None = None
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Let it be now."""
+        self._seconds = time.perf_counter()
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Nothing."""
+
+    def query(self) -> bool:
+        """True: it has come."""
+        return True
+
+    def synchronize(self) -> None:
+        """Nothing."""
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """Milliseconds of the host between two recorded events; RuntimeError if one is not."""
+        if self._seconds is None or end_event._seconds is None:
+            raise RuntimeError("Both events must be recorded before calculating elapsed time.")
+        return 1000 * (end_event._seconds - self._seconds)
+
+
 class Stream:
     """A queue of work; all work of it is done."""
+
+    event_type: ClassVar[type[Event]] = Event
+    """What `record_event` makes."""
 
     def __init__(
         self,
@@ -51,7 +81,7 @@ class Stream:
 
     def record_event(self, event: Event | None = None) -> Event:
         """An event that happens now."""
-        event = event or Event()
+        event = event or self.event_type()
         event.record(self)
         return event
 
@@ -60,35 +90,6 @@ class Stream:
 
     def __exit__(self, *error: object) -> None:
         pass
-
-
-class Event:
-    """A moment, which has come when it is recorded."""
-
-    def __init__(
-        self, device: object = None, enable_timing: bool = False, **options: object
-    ) -> None:
-        self._seconds: float | None = None
-
-    def record(self, stream: Stream | None = None) -> None:
-        """Let it be now."""
-        self._seconds = time.perf_counter()
-
-    def wait(self, stream: Stream | None = None) -> None:
-        """Nothing."""
-
-    def query(self) -> bool:
-        """True: it has come."""
-        return True
-
-    def synchronize(self) -> None:
-        """Nothing."""
-
-    def elapsed_time(self, end_event: Event) -> float:
-        """Milliseconds of the host between two recorded events; RuntimeError if one is not."""
-        if self._seconds is None or end_event._seconds is None:
-            raise RuntimeError("Both events must be recorded before calculating elapsed time.")
-        return 1000 * (end_event._seconds - self._seconds)
 
 
 class StreamContext:
@@ -135,7 +136,15 @@ def _no_graph() -> NoReturn:
 class CUDAGraph:
     """Work that was captured, of which there is none: RuntimeError when used."""
 
-    def capture_begin(self, *args: object, **kwargs: object) -> NoReturn:
+    def __init__(self, keep_graph: bool = False) -> None:
+        self.keep_graph = keep_graph
+
+    def capture_begin(
+        self,
+        pool: object = None,
+        capture_error_mode: str = "global",
+        check_input_liveness: bool = False,
+    ) -> NoReturn:
         """RuntimeError: there is no device."""
         _no_graph()
 
@@ -151,14 +160,34 @@ class CUDAGraph:
         """Nothing: nothing was captured."""
 
 
-@contextmanager
-def graph(cuda_graph: CUDAGraph, *args: object, **kwargs: object) -> Iterator[None]:
-    """RuntimeError: there is no device whose work could be captured."""
-    cuda_graph.capture_begin()
-    yield
+class graph:  # PyTorch's name
+    """A block whose work is captured: RuntimeError, for there is no device that works."""
+
+    def __init__(
+        self,
+        cuda_graph: CUDAGraph,
+        pool: object = None,
+        stream: Stream | None = None,
+        capture_error_mode: str = "global",
+        enable_annotations: bool = False,
+        check_input_liveness: bool = False,
+    ) -> None:
+        self.cuda_graph = cuda_graph
+
+    def __enter__(self) -> None:
+        self.cuda_graph.capture_begin()
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing: nothing is captured."""
 
 
-def make_graphed_callables(callables: object, *args: object, **kwargs: object) -> NoReturn:
+def make_graphed_callables(
+    callables: object,
+    sample_args: object,
+    num_warmup_iters: int = 3,
+    allow_unused_input: bool = False,
+    pool: object = None,
+) -> NoReturn:
     """RuntimeError: there is no device."""
     _no_graph()
 

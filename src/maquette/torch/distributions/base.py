@@ -15,6 +15,8 @@ from maquette.torch.distributions.constraints import Constraint
 from maquette.torch.distributions.utils import has_data, lazy_property
 
 Shape = Sequence[int]
+NO_SHAPE = Size()
+"""What shapes are by default: one draw of one distribution."""
 
 
 class Distribution:
@@ -42,7 +44,10 @@ class Distribution:
         Distribution._validate_args = value
 
     def __init__(
-        self, batch_shape: Shape = (), event_shape: Shape = (), validate_args: bool | None = None
+        self,
+        batch_shape: Shape = NO_SHAPE,
+        event_shape: Shape = NO_SHAPE,
+        validate_args: bool | None = None,
     ) -> None:
         self._batch_shape = Size(batch_shape)
         self._event_shape = Size(event_shape)
@@ -113,7 +118,7 @@ class Distribution:
             )
         return type(self).__new__(type(self)) if _instance is None else _instance
 
-    def _extended_shape(self, sample_shape: Shape = ()) -> Size:
+    def _extended_shape(self, sample_shape: Shape = NO_SHAPE) -> Size:
         return Size((*sample_shape, *self._batch_shape, *self._event_shape))
 
     # --- what a distribution says ------------------------------------------------------------
@@ -148,12 +153,12 @@ class Distribution:
         """The root of the variance."""
         return self.variance.sqrt()
 
-    def sample(self, sample_shape: Shape = ()) -> Tensor:
+    def sample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """Draws (*sample, *batch, *event), not followed by autograd."""
         with no_grad():
             return self.rsample(sample_shape)
 
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+    def rsample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """Draws as functions of the parameters, which gradients reach."""
         raise self._missing("rsample")
 

@@ -12,7 +12,12 @@ from maquette.core.size import Size
 from maquette.nn import functional as F
 from maquette.tensor.tensor import Tensor
 from maquette.torch.distributions import constraints
-from maquette.torch.distributions.base import Distribution, ExponentialFamily, Shape
+from maquette.torch.distributions.base import (
+    NO_SHAPE,
+    Distribution,
+    ExponentialFamily,
+    Shape,
+)
 from maquette.torch.distributions.discrete import Categorical
 from maquette.torch.distributions.utils import (
     Value,
@@ -49,7 +54,7 @@ class VonMises(Distribution):
         found = self.concentration * mq.cos(value - self.loc)
         return found - math.log(2 * math.pi) - _log_bessel(self.concentration, 0)
 
-    def sample(self, sample_shape: Shape = ()) -> Tensor:
+    def sample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """Angles in [-pi, pi), by rejection from a wrapped Cauchy distribution (Best, Fisher)."""
         shape = self._extended_shape(sample_shape)
         with no_grad():
@@ -169,7 +174,7 @@ class ContinuousBernoulli(ExponentialFamily):
         x = (self.probs - 0.5).pow(2)
         return mq.where(self._outside(), exact, 1.0 / 12 - (1.0 / 15 - 128.0 / 945 * x) * x)
 
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+    def rsample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """The values that less has uniform probabilities of."""
         shape = self._extended_shape(sample_shape)
         return self.icdf(mq.rand(shape, dtype=self.probs.dtype, device=self.probs.device))
@@ -323,7 +328,7 @@ class MixtureSameFamily(Distribution):
     def _padded(self, value: Tensor) -> Tensor:
         return value.unsqueeze(self._along)
 
-    def sample(self, sample_shape: Shape = ()) -> Tensor:
+    def sample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """A component's draw, of the component drawn."""
         with no_grad():
             chosen = self._mixture_distribution.sample(sample_shape)

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from maquette.api import functions as mq
 from maquette.core.dtype import bool_, finfo
@@ -33,14 +33,40 @@ class Constraint:
 
 
 class _Dependent(Constraint):
-    def __init__(self, *, is_discrete: bool = False, event_dim: int = 0) -> None:
-        self.is_discrete, self.event_dim = is_discrete, event_dim
+    """A constraint that depends on other parameters; what nobody said of it cannot be asked."""
 
-    def __call__(self, *, is_discrete: bool = False, event_dim: int = 0) -> _Dependent:
+    def __init__(
+        self, *, is_discrete: object = NotImplemented, event_dim: object = NotImplemented
+    ) -> None:
+        self._is_discrete, self._event_dim = is_discrete, event_dim
+
+    @property
+    def is_discrete(self) -> bool:  # type: ignore[override]  # a plain attribute of the others
+        """Whether the values are discrete, where all parameters agree."""
+        return cast(bool, _known("is_discrete", self._is_discrete))
+
+    @property
+    def event_dim(self) -> int:  # type: ignore[override]  # a plain attribute of the others
+        """How many dimensions a value has, where all parameters agree."""
+        return cast(int, _known("event_dim", self._event_dim))
+
+    def __call__(
+        self, *, is_discrete: object = NotImplemented, event_dim: object = NotImplemented
+    ) -> _Dependent:
+        if is_discrete is NotImplemented:
+            is_discrete = self._is_discrete
+        if event_dim is NotImplemented:
+            event_dim = self._event_dim
         return _Dependent(is_discrete=is_discrete, event_dim=event_dim)
 
     def check(self, value: Tensor) -> Tensor:
         raise ValueError("Cannot determine validity of dependent constraint")
+
+
+def _known(name: str, said: object) -> object:
+    if said is NotImplemented:
+        raise NotImplementedError(f".{name} cannot be determined statically")
+    return said
 
 
 def is_dependent(constraint: object) -> bool:
@@ -59,25 +85,11 @@ class dependent_property(property, _Dependent):
         self,
         fn: Any = None,
         *,
-        is_discrete: bool | None = None,
-        event_dim: int | None = None,
+        is_discrete: object = NotImplemented,
+        event_dim: object = NotImplemented,
     ) -> None:
         super().__init__(fn)
         self._is_discrete, self._event_dim = is_discrete, event_dim
-
-    @property
-    def is_discrete(self) -> bool:  # type: ignore[override]  # a plain attribute of the others
-        """Whether the values are discrete, where all parameters agree."""
-        if self._is_discrete is None:
-            raise NotImplementedError(".is_discrete cannot be determined statically")
-        return self._is_discrete
-
-    @property
-    def event_dim(self) -> int:  # type: ignore[override]  # a plain attribute of the others
-        """How many dimensions a value has, where all parameters agree."""
-        if self._event_dim is None:
-            raise NotImplementedError(".event_dim cannot be determined statically")
-        return self._event_dim
 
     def __call__(self, fn: Any) -> dependent_property:  # type: ignore[override]  # a decorator
         return dependent_property(fn, is_discrete=self._is_discrete, event_dim=self._event_dim)
@@ -87,8 +99,16 @@ class _Independent(Constraint):
     def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
         self.base_constraint = base_constraint
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
-        self.is_discrete = base_constraint.is_discrete
-        self.event_dim = base_constraint.event_dim + reinterpreted_batch_ndims
+
+    @property
+    def is_discrete(self) -> bool:  # type: ignore[override]  # of what it is made of
+        """Whether the values are discrete."""
+        return self.base_constraint.is_discrete
+
+    @property
+    def event_dim(self) -> int:  # type: ignore[override]  # of what it is made of
+        """How many dimensions a value has."""
+        return self.base_constraint.event_dim + self.reinterpreted_batch_ndims
 
     def check(self, value: Tensor) -> Tensor:
         allowed = self.base_constraint.check(value)
@@ -304,8 +324,16 @@ class MixtureSameFamilyConstraint(Constraint):
 
     def __init__(self, base_constraint: Constraint) -> None:
         self.base_constraint = base_constraint
-        self.is_discrete = base_constraint.is_discrete
-        self.event_dim = base_constraint.event_dim
+
+    @property
+    def is_discrete(self) -> bool:  # type: ignore[override]  # of what it is made of
+        """Whether the values are discrete."""
+        return self.base_constraint.is_discrete
+
+    @property
+    def event_dim(self) -> int:  # type: ignore[override]  # of what it is made of
+        """How many dimensions a value has."""
+        return self.base_constraint.event_dim
 
     def check(self, value: Tensor) -> Tensor:
         return self.base_constraint.check(value.unsqueeze(-1 - self.event_dim)).all(-1)

@@ -10,7 +10,12 @@ from maquette.autograd import no_grad
 from maquette.core.dtype import finfo
 from maquette.tensor.tensor import Tensor
 from maquette.torch.distributions import constraints
-from maquette.torch.distributions.base import Distribution, ExponentialFamily, Shape
+from maquette.torch.distributions.base import (
+    NO_SHAPE,
+    Distribution,
+    ExponentialFamily,
+    Shape,
+)
 from maquette.torch.distributions.utils import Value, broadcast_all
 
 _LOC_SCALE = {"loc": constraints.real, "scale": constraints.positive}
@@ -49,13 +54,13 @@ class Normal(ExponentialFamily):
         """The square of scale."""
         return self.scale.pow(2)
 
-    def sample(self, sample_shape: Shape = ()) -> Tensor:
+    def sample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """Draws (*sample, *batch)."""
         shape = self._extended_shape(sample_shape)
         with no_grad():
             return mq.normal(self.loc.expand(shape), self.scale.expand(shape))
 
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+    def rsample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """loc + scale * noise."""
         shape = self._extended_shape(sample_shape)
         noise = mq.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
@@ -119,7 +124,7 @@ class Laplace(Distribution):
         """sqrt(2) scale."""
         return (2**0.5) * self.scale
 
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+    def rsample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """loc - scale * sign(u) * log(1 - |u|), of u uniform in (-1, 1)."""
         shape = self._extended_shape(sample_shape)
         info = finfo(self.loc.dtype)
@@ -176,7 +181,7 @@ class Cauchy(Distribution):
         """Infinite."""
         return self.loc.new_full(self._extended_shape(), math.inf)
 
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+    def rsample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """loc + scale * a standard Cauchy number."""
         noise = self.loc.new_empty(self._extended_shape(sample_shape)).cauchy_()
         return self.loc + noise * self.scale
@@ -246,7 +251,7 @@ class Uniform(Distribution):
         """The width squared / 12."""
         return (self.high - self.low).pow(2) / 12
 
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+    def rsample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """low + (high - low) * u."""
         shape = self._extended_shape(sample_shape)
         u = mq.rand(shape, dtype=self.low.dtype, device=self.low.device)
@@ -308,7 +313,7 @@ class Exponential(ExponentialFamily):
         """1 / rate^2."""
         return self.rate.pow(-2)
 
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+    def rsample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """A standard exponential number / rate."""
         return self.rate.new_empty(self._extended_shape(sample_shape)).exponential_() / self.rate
 
@@ -361,7 +366,7 @@ class GeneralizedPareto(Distribution):
     def _z(self, x: Tensor) -> Tensor:
         return (x - self.loc) / self.scale
 
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+    def rsample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """The value that less has a uniform probability of."""
         shape = self._extended_shape(sample_shape)
         return self.icdf(mq.rand(shape, dtype=self.loc.dtype, device=self.loc.device))

@@ -14,7 +14,12 @@ from maquette.core.size import Size
 from maquette.nn import functional as F
 from maquette.tensor.tensor import Tensor
 from maquette.torch.distributions import constraints
-from maquette.torch.distributions.base import Distribution, ExponentialFamily, Shape
+from maquette.torch.distributions.base import (
+    NO_SHAPE,
+    Distribution,
+    ExponentialFamily,
+    Shape,
+)
 from maquette.torch.distributions.gammas import Gamma
 from maquette.torch.distributions.utils import (
     Value,
@@ -110,7 +115,7 @@ class Bernoulli(Binary, ExponentialFamily):
         """probs (1 - probs)."""
         return self.probs * (1 - self.probs)
 
-    def sample(self, sample_shape: Shape = ()) -> Tensor:
+    def sample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """Ones and zeros (*sample, *batch)."""
         with no_grad():
             return mq.bernoulli(self.probs.expand(self._extended_shape(sample_shape)))
@@ -182,7 +187,7 @@ class Geometric(Binary):
         """(1 / probs - 1) / probs."""
         return (1.0 / self.probs - 1.0) / self.probs
 
-    def sample(self, sample_shape: Shape = ()) -> Tensor:
+    def sample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """Counts (*sample, *batch)."""
         shape = self._extended_shape(sample_shape)
         with no_grad():
@@ -243,7 +248,7 @@ class Binomial(Binary):
         """n p (1 - p)."""
         return self.total_count * self.probs * (1 - self.probs)
 
-    def sample(self, sample_shape: Shape = ()) -> Tensor:
+    def sample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """Counts (*sample, *batch)."""
         shape = self._extended_shape(sample_shape)
         with no_grad():
@@ -324,7 +329,7 @@ class NegativeBinomial(Binary):
         made.__dict__.pop("_gamma", None)
         return made
 
-    def sample(self, sample_shape: Shape = ()) -> Tensor:
+    def sample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """Counts (*sample, *batch)."""
         with no_grad():
             return mq.poisson(self._gamma.sample(sample_shape))
@@ -365,7 +370,7 @@ class Poisson(ExponentialFamily):
         """rate."""
         return self.rate
 
-    def sample(self, sample_shape: Shape = ()) -> Tensor:
+    def sample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """Counts (*sample, *batch)."""
         with no_grad():
             return mq.poisson(self.rate.expand(self._extended_shape(sample_shape)))
@@ -451,7 +456,7 @@ class Categorical(Distribution):
         """The likeliest event."""
         return self.probs.argmax(dim=-1)
 
-    def sample(self, sample_shape: Shape = ()) -> Tensor:
+    def sample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """Numbers of events (*sample, *batch), int64."""
         flat = self.probs.detach().reshape(-1, self._num_events)
         count = Size(sample_shape).numel()
@@ -538,7 +543,7 @@ class OneHotCategorical(Distribution):
         """Of the shares."""
         return self._categorical.param_shape
 
-    def sample(self, sample_shape: Shape = ()) -> Tensor:
+    def sample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """Vectors (*sample, *batch, n) with one 1."""
         events = self._categorical._num_events
         return F.one_hot(self._categorical.sample(sample_shape), events).to(self.probs)
@@ -566,7 +571,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 
     has_rsample = True
 
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+    def rsample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """Draws, plus the shares less the shares without gradient."""
         probs = self._categorical.probs
         return self.sample(sample_shape) + (probs - probs.detach())
@@ -635,7 +640,7 @@ class Multinomial(Distribution):
         """n p (1 - p)."""
         return self.total_count * self.probs * (1 - self.probs)
 
-    def sample(self, sample_shape: Shape = ()) -> Tensor:
+    def sample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """Counts (*sample, *batch, n)."""
         events = self._categorical.sample((self.total_count, *sample_shape))
         events = events.permute((*range(1, events.dim()), 0))

@@ -9,7 +9,12 @@ from maquette.core.dtype import finfo
 from maquette.nn import functional as F
 from maquette.tensor.tensor import Tensor
 from maquette.torch.distributions import constraints
-from maquette.torch.distributions.base import Distribution, ExponentialFamily, Shape
+from maquette.torch.distributions.base import (
+    NO_SHAPE,
+    Distribution,
+    ExponentialFamily,
+    Shape,
+)
 from maquette.torch.distributions.utils import Value, broadcast_all
 
 
@@ -52,7 +57,7 @@ class Gamma(ExponentialFamily):
         """concentration / rate^2."""
         return self.concentration / self.rate.pow(2)
 
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+    def rsample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """Standard gamma numbers / rate; gradients reach both parameters."""
         shape = self._extended_shape(sample_shape)
         drawn = standard_gamma(self.concentration.expand(shape)) / self.rate.expand(shape)
@@ -116,7 +121,7 @@ class Dirichlet(ExponentialFamily):
         shape = concentration.shape
         super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
 
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+    def rsample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """Shares (*sample, *batch, n)."""
         return dirichlet(self.concentration.expand(self._extended_shape(sample_shape)))
 
@@ -223,7 +228,7 @@ class Beta(ExponentialFamily):
         total = self.concentration1 + self.concentration0
         return self.concentration1 * self.concentration0 / (total.pow(2) * (total + 1))
 
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+    def rsample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """The first of two shares."""
         return self._dirichlet.rsample(sample_shape).select(-1, 0)
 
@@ -292,7 +297,7 @@ class StudentT(Distribution):
         found[self.df <= 1] = math.nan
         return found
 
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+    def rsample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """loc + scale * x / sqrt(z / df), x normal and z chi-squared."""
         shape = self._extended_shape(sample_shape)
         x = mq.randn(shape, dtype=self.df.dtype, device=self.df.device)
@@ -363,7 +368,7 @@ class FisherSnedecor(Distribution):
         above = 2 * df2.pow(2) * (self.df1 + df2 - 2)
         return above / (self.df1 * (df2 - 2).pow(2) * (df2 - 4))
 
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+    def rsample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """A ratio of gamma numbers, kept from 0."""
         shape = self._extended_shape(sample_shape)
         x1 = self._gamma1.rsample(sample_shape).view(shape)

@@ -6,7 +6,7 @@ from typing import Any
 
 from maquette.tensor.tensor import Tensor
 from maquette.torch.distributions import constraints
-from maquette.torch.distributions.base import Distribution, Shape
+from maquette.torch.distributions.base import NO_SHAPE, Distribution, Shape
 from maquette.torch.distributions.utils import summed
 
 
@@ -74,11 +74,11 @@ class Independent(Distribution):
         """The base's."""
         return self.base_dist.variance
 
-    def sample(self, sample_shape: Shape = ()) -> Tensor:
+    def sample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """The base's draws."""
         return self.base_dist.sample(sample_shape)
 
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+    def rsample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """The base's draws."""
         return self.base_dist.rsample(sample_shape)
 

@@ -12,7 +12,12 @@ from maquette.core.dtype import finfo
 from maquette.core.size import Size
 from maquette.tensor.tensor import Tensor
 from maquette.torch.distributions import constraints
-from maquette.torch.distributions.base import Distribution, ExponentialFamily, Shape
+from maquette.torch.distributions.base import (
+    NO_SHAPE,
+    Distribution,
+    ExponentialFamily,
+    Shape,
+)
 from maquette.torch.distributions.gammas import Beta, Chi2
 from maquette.torch.distributions.utils import Value, lazy_property
 
@@ -143,7 +148,7 @@ class MultivariateNormal(_Scattered):
         squares = self._unbroadcasted_scale_tril.pow(2).sum(-1)
         return squares.expand(self._batch_shape + self._event_shape)
 
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+    def rsample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """loc + L noise."""
         shape = self._extended_shape(sample_shape)
         noise = mq.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
@@ -246,7 +251,7 @@ class LowRankMultivariateNormal(Distribution):
         inverse = mq.diag_embed(self._unbroadcasted_cov_diag.reciprocal()) - solved.mT @ solved
         return inverse.expand(self._matrix_shape())
 
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+    def rsample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """loc + W noise + sqrt(d) noise."""
         shape = self._extended_shape(sample_shape)
         rank = (*shape[:-1], self.cov_factor.shape[-1])
@@ -364,7 +369,9 @@ class Wishart(_Scattered, ExponentialFamily):
         outer = diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2)
         return self.df.view((*self._batch_shape, 1, 1)) * (v.pow(2) + outer)
 
-    def rsample(self, sample_shape: Shape = (), max_try_correction: int | None = None) -> Tensor:
+    def rsample(
+        self, sample_shape: Shape = NO_SHAPE, max_try_correction: int | None = None
+    ) -> Tensor:
         """Draws by Bartlett's decomposition.
 
         max_try_correction: how often singular draws are made again; 10 times if nothing is said.
@@ -389,7 +396,7 @@ class Wishart(_Scattered, ExponentialFamily):
         batch = [-1 - d for d in range(len(self._batch_shape))]
         return found.amax(batch) if batch else found
 
-    def _bartlett_sampling(self, sample_shape: Shape = ()) -> Tensor:
+    def _bartlett_sampling(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         n = self._event_shape[-1]
         roots = self._dist_chi2.rsample(sample_shape).sqrt()
         noise = roots.clamp(min=finfo(roots.dtype).eps).diag_embed(dim1=-2, dim2=-1)
@@ -467,7 +474,7 @@ class LKJCholesky(Distribution):
         made._beta = self._beta.expand((*batch_shape, self.dim))
         return made
 
-    def sample(self, sample_shape: Shape = ()) -> Tensor:
+    def sample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """Factors by the onion method (Lewandowski, Kurowicka, Joe, 2009)."""
         y = self._beta.sample(sample_shape).unsqueeze(-1)
         shape = self._extended_shape(sample_shape)

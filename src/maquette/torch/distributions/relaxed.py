@@ -8,7 +8,7 @@ from maquette.api import functions as mq
 from maquette.core.size import Size
 from maquette.tensor.tensor import Tensor
 from maquette.torch.distributions import constraints
-from maquette.torch.distributions.base import Distribution, Shape
+from maquette.torch.distributions.base import NO_SHAPE, Distribution, Shape
 from maquette.torch.distributions.discrete import Binary, Categorical
 from maquette.torch.distributions.transformed import TransformedDistribution
 from maquette.torch.distributions.transforms import ExpTransform, SigmoidTransform
@@ -33,7 +33,7 @@ class LogitRelaxedBernoulli(Binary):
         self._set(probs, logits)
         super().__init__(self._param.shape, validate_args=validate_args)
 
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+    def rsample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """Draws, which gradients pass."""
         shape = self._extended_shape(sample_shape)
         probs = clamp_probs(self.probs.expand(shape))
@@ -131,7 +131,7 @@ class ExpRelaxedCategorical(Distribution):
         found: Tensor = self._categorical.probs
         return found
 
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+    def rsample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """Logarithms of shares of logits with Gumbel noise, over the temperature."""
         shape = self._extended_shape(sample_shape)
         u = clamp_probs(mq.rand(shape, dtype=self.logits.dtype, device=self.logits.device))

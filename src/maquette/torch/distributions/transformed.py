@@ -12,7 +12,7 @@ from maquette.core.dtype import finfo
 from maquette.core.size import Size
 from maquette.tensor.tensor import Tensor
 from maquette.torch.distributions import constraints
-from maquette.torch.distributions.base import Distribution, Shape
+from maquette.torch.distributions.base import NO_SHAPE, Distribution, Shape
 from maquette.torch.distributions.continuous import Cauchy, Exponential, Normal, Uniform
 from maquette.torch.distributions.gammas import Gamma
 from maquette.torch.distributions.independent import Independent
@@ -120,12 +120,12 @@ class TransformedDistribution(Distribution):
         """The base's."""
         return bool(self.base_dist.has_rsample)
 
-    def sample(self, sample_shape: Shape = ()) -> Tensor:
+    def sample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """Draws of the base, transformed."""
         with no_grad():
             return self._through(self.base_dist.sample(sample_shape))
 
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+    def rsample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
         """Draws of the base, transformed."""
         return self._through(self.base_dist.rsample(sample_shape))
 

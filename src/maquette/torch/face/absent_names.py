@@ -110,9 +110,8 @@ _NAMES = {
         "memory_usage device_memory_used list_gpu_processes memory_snapshot use_mem_pool "
         "can_device_access_peer get_per_process_memory_fraction set_per_process_memory_fraction "
         "CudaError DeferredCudaCallError caching_allocator_disabled get_stream_from_external "
-        "device_of get_allocator_backend caching_allocator_enable memory_stats_as_nested_dict "
-        "host_memory_stats host_memory_stats_as_nested_dict reset_peak_host_memory_stats "
-        "reset_accumulated_host_memory_stats get_gencode_flags "
+        "get_allocator_backend caching_allocator_enable reset_peak_host_memory_stats "
+        "reset_accumulated_host_memory_stats "
         "check_error _snapshot _record_memory_history _dump_snapshot make_graphed_callables",
     },
     "backends.cuda": {

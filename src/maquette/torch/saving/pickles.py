@@ -106,9 +106,7 @@ def find(module: str, name: str) -> object:
 # --- writing -------------------------------------------------------------------------
 
 _TYPED = {
-    getattr(storage, name).dtype: getattr(storage, name)
-    for name in dir(storage)
-    if isinstance(getattr(storage, name), storage.StorageType)
+    kind: getattr(storage, name) for kind, name in storage._dtype_to_storage_type_map().items()
 }
 
 
@@ -530,12 +528,13 @@ def unpickle(
 def storage_class(module: str, name: str) -> object | None:
     """The class of storages that a file names; None for any other name."""
     found = _HARMLESS.get((module, name))
-    return found if found is UntypedStorage or isinstance(found, storage.StorageType) else None
+    known = found is UntypedStorage or isinstance(found, storage._LegacyStorageMeta)
+    return found if known else None
 
 
 def kind_of(storage_type: object) -> dtype:
     """The dtype of the elements of a storage, by the class of it that a file names."""
-    if isinstance(storage_type, storage.StorageType):
+    if isinstance(storage_type, storage._LegacyStorageMeta):
         return storage_type.dtype
     if storage_type is UntypedStorage:
         return _BY_NAME["uint8"]

@@ -9,19 +9,19 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
 import numpy as np
 
 from maquette.core import dtype as kinds
 from maquette.core.device import cpu
+from maquette.core.device import device as Device
 from maquette.core.dtype import dtype
 from maquette.core.dtype import dtype as Dtype
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.typed_storage import TypedStorage
 
 
-class StorageType(type):
+class _LegacyStorageMeta(type):  # PyTorch's name
     """The type of storages of one dtype on cpu: `isinstance` asks a storage for both."""
 
     dtype: dtype
@@ -33,23 +33,24 @@ class StorageType(type):
 
     def __call__(
         cls,
-        *values: int | Sequence[bool | int | float | complex],
+        *args: int | Sequence[bool | int | float | complex],
         wrap_storage: UntypedStorage | None = None,
+        dtype: Dtype | None = None,
+        device: Device | str | None = None,
         _internal: bool = False,
-        **wrong: object,
     ) -> TypedStorage:
         """A storage of this dtype: of a number of elements, of values, of bytes, or empty."""
-        for name in ("dtype", "device"):
-            if name in wrong:
+        if cls is _LegacyStorage:
+            raise RuntimeError("Only child classes of _LegacyStorage can be instantiated")
+        for name, said in (("dtype", dtype), ("device", device)):
+            if said is not None:
                 raise RuntimeError(f"'{name}' cannot be specified: {cls.__name__} says it")
-        if wrong:
-            raise TypeError(f"{cls.__name__}() got an unexpected keyword argument {[*wrong]}")
         if wrap_storage is not None and isinstance(wrap_storage, UntypedStorage):
             if wrap_storage.device.type != "cpu":
                 raise RuntimeError(
                     f"Device of 'wrap_storage' must be cpu, but got {wrap_storage.device}"
                 )
-        return TypedStorage(*values, wrap_storage=wrap_storage, dtype=cls.dtype)
+        return TypedStorage(*args, wrap_storage=wrap_storage, dtype=cls.dtype)
 
     @property
     def _dtype(cls) -> Dtype:
@@ -87,22 +88,23 @@ class StorageType(type):
         return TypedStorage(wrap_storage=held, dtype=cls.dtype)
 
     def __repr__(self) -> str:
-        return f"<class 'torch.{self.__name__}'>"
+        return f"<class '{self.__module__}.{self.__name__}'>"
 
 
 def _owning(data: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> UntypedStorage:
     return UntypedStorage(data.nbytes, cpu, data)
 
 
-def _type(name: str, kind: dtype) -> StorageType:
-    return StorageType(name, (), {"dtype": kind, "__module__": "torch"})
+class _LegacyStorage(TypedStorage, metaclass=_LegacyStorageMeta):
+    """What `FloatStorage` and its like are derived from; none has instances of its own."""
+
+    __module__ = "torch.storage"
 
 
-class _LegacyStorage:
-    """What `FloatStorage` and its like were once derived from; it has no instances."""
-
-    def __init__(self, *args: object, **kwargs: object) -> NoReturn:
-        raise RuntimeError("Only child classes of _LegacyStorage can be instantiated")
+def _type(name: str, kind: dtype) -> _LegacyStorageMeta:
+    return _LegacyStorageMeta(
+        name, (_LegacyStorage, TypedStorage), {"dtype": kind, "__module__": "torch"}
+    )
 
 
 HalfStorage = _type("HalfStorage", kinds.float16)
@@ -142,7 +144,7 @@ def _load_from_bytes(b: bytes) -> object:
 
 def _dtype_to_storage_type_map() -> dict[dtype, str]:
     """The names of the classes, by their dtype."""
-    return {c.dtype: c.__name__ for c in _storage_classes if isinstance(c, StorageType)}
+    return {c.dtype: c.__name__ for c in _storage_classes if isinstance(c, _LegacyStorageMeta)}
 
 
 __all__ = ["TypedStorage", "UntypedStorage"]

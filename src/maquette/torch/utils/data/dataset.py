@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from maquette.api import functions as mq
+from maquette.tensor.streams.generator import Generator, default_generator
 from maquette.tensor.tensor import Tensor
 
 T_co = TypeVar("T_co", covariant=True)
@@ -169,7 +170,9 @@ class Subset(Dataset[object]):
 
 
 def random_split(
-    dataset: Sized, lengths: Sequence[int | float], generator: object | None = None
+    dataset: Sized,
+    lengths: Sequence[int | float],
+    generator: Generator | None = default_generator,
 ) -> list[Subset]:
     """Subsets of these lengths, or of these fractions that sum to 1, in random order."""
     size = len(dataset)

@@ -18,9 +18,6 @@ T_co = TypeVar("T_co", covariant=True)
 class Sampler(Generic[T_co]):
     """The indices to read, in order: subclasses define ``__iter__``."""
 
-    def __init__(self, data_source: Sized | None = None) -> None:
-        pass
-
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError("Subclasses of Sampler should implement __iter__.")
 
