@@ -357,3 +357,57 @@ def test_T56_a_function_says_where_storages_go(zipped: bool, tmp_path: Path) -> 
     torch.save(torch.ones(2), path, _use_new_zipfile_serialization=zipped)
     torch.load(path, map_location=lambda storage, place: seen.append(place) or storage)
     assert seen == ["cpu"]
+
+
+@pytest.mark.parametrize("put", [b"r\xff\xff\xff\x7f", b"p2147483647\n", b"p-1\n"])
+@pytest.mark.parametrize("trusted", [False, True])
+def test_T57_objects_of_an_old_file_are_not_numbered_without_end(
+    put: bytes, trusted: bool, tmp_path: Path
+) -> None:
+    """The standard library's reader would take 32 GiB for the first."""
+    path = _old(tmp_path, b"]" + put + b".\x80\x02].")
+    with pytest.raises(torch.serialization.FileError, match=r"crafted\.pt.*numbers an object"):
+        torch.load(path, weights_only=not trusted)
+
+
+def test_T57_the_header_of_an_old_file_is_never_trusted(tmp_path: Path) -> None:
+    path = tmp_path / "crafted.pt"
+    path.write_bytes(b"\x80\x02cos\ngetcwd\n)R.")
+    with pytest.raises(torch.serialization.FileError, match=r"crafted\.pt.*getcwd"):
+        torch.load(path, weights_only=False)
+
+
+@pytest.mark.parametrize("offset", [9, -1])
+def test_T57_a_damaged_tensor_in_a_trusted_file_gives_the_same_error(
+    offset: int, tmp_path: Path
+) -> None:
+    facts = _number(offset) + b"K\x01\x85K\x01\x85"
+    path = _given(tmp_path, b"ctorch._utils\n_rebuild_tensor\n(" + STORAGE + facts + b"tR.")
+    with pytest.raises(torch.serialization.FileError, match=r"crafted\.pt.*offset"):
+        torch.load(path, weights_only=False)
+
+
+def test_T57_a_tag_of_no_device_in_a_trusted_file_names_the_file(tmp_path: Path) -> None:
+    nowhere = STORAGE.replace(b"cpu", b"cp_")
+    facts = b"K\x00K\x01\x85K\x01\x85"
+    path = _given(tmp_path, b"ctorch._utils\n_rebuild_tensor\n(" + nowhere + facts + b"tR.")
+    with pytest.raises(torch.serialization.FileError, match=r"crafted\.pt.*tagged with cp_"):
+        torch.load(path, weights_only=False)
+
+
+class Failing:
+    """Fails when it is given its state."""
+
+    def __setstate__(self, state: object) -> None:
+        torch.ones(2).reshape(3)
+
+    def __reduce__(self) -> object:
+        return copyreg.__newobj__, (Failing,), {"a": 1}
+
+
+def test_T57_errors_of_code_in_a_trusted_file_stay_as_they_are(tmp_path: Path) -> None:
+    torch.save(Failing(), tmp_path / "failing.pt")
+    with pytest.raises(RuntimeError, match="shape") as caught:
+        torch.load(tmp_path / "failing.pt", weights_only=False)
+    assert not isinstance(caught.value, torch.serialization.FileError)
+    assert "failing.pt" in "".join(caught.value.__notes__)

@@ -205,6 +205,7 @@ class BoundedUnpickler(pickle._Unpickler):
 
     def __init__(self, file: IO[bytes], nbytes: int, encoding: str) -> None:
         super().__init__(file, encoding=encoding)
+        self._nbytes = nbytes
         self.allowance = Allowance(nbytes)
         self.keys = Keys(self.allowance)
 
@@ -243,6 +244,27 @@ class BoundedUnpickler(pickle._Unpickler):
         """EXT1 and its like: a class by a number that only a process knows, found unseen."""
         raise pickle.UnpicklingError(f"this file names a class by the number {code}")
 
+    def load_long_binput(self) -> None:
+        """LONG_BINPUT: remember what is on top of the stack by a number.
+
+        The standard library's own reader, which may come after this one, takes memory for as many
+        things as the number says.
+        """
+        (number,) = struct.unpack("<I", self.read(4))  # type: ignore[attr-defined]  # as above
+        self._remember(number)
+
+    def load_put(self) -> None:
+        """PUT: LONG_BINPUT with its number as text."""
+        self._remember(int(self.readline()[:-1]))  # type: ignore[attr-defined]  # as above
+
+    def _remember(self, number: int) -> None:
+        if not 0 <= number <= self._nbytes:
+            raise pickle.UnpicklingError(
+                f"this file numbers an object {number}; expected fewer objects than its bytes, "
+                f"{self._nbytes}"
+            )
+        self.memo[number] = self.stack[-1]  # type: ignore[attr-defined]  # as above
+
     def load_bytearray8(self) -> None:
         """BYTEARRAY8: as many bytes as the file has, not memory for as many as it says."""
         (length,) = struct.unpack("<Q", self.read(8))  # type: ignore[attr-defined]  # as above
@@ -277,8 +299,8 @@ class BoundedUnpickler(pickle._Unpickler):
 
 
 _LOOKED_AT = (
-    "REDUCE", "NEWOBJ", "NEWOBJ_EX", "BYTEARRAY8", "SETITEM", "SETITEMS", "DICT", "ADDITEMS",
-    "FROZENSET",
+    "REDUCE", "NEWOBJ", "NEWOBJ_EX", "PUT", "LONG_BINPUT", "BYTEARRAY8", "SETITEM", "SETITEMS",
+    "DICT", "ADDITEMS", "FROZENSET",
 )  # fmt: skip
 for _opcode in _LOOKED_AT:
     _method = getattr(BoundedUnpickler, f"load_{_opcode.lower()}")

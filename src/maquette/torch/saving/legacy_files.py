@@ -115,21 +115,25 @@ def load(file: IO[bytes], how: How) -> object:
 
     nbytes = whole.getbuffer().nbytes
 
-    def read() -> object:
+    def read(trusted: type[pickle.Unpickler] | None) -> object:
         return unpickle(
-            whole, storages.load, trusted=how.trusted, encoding=how.encoding, nbytes=nbytes
+            whole, storages.load, trusted=trusted, encoding=how.encoding, nbytes=nbytes
         )
 
-    if read() != _NUMBER:
+    def plain() -> object:
+        with errors_of(file):
+            return read(None)
+
+    if plain() != _NUMBER:
         raise FileError(f"{name}: this is no checkpoint: it begins with another pickle")
-    if read() != _PROTOCOL:
+    if plain() != _PROTOCOL:
         raise FileError(f"{name}: this checkpoint's protocol is not {_PROTOCOL}")
-    read()
+    plain()
     at = whole.tell()
     survey = _Survey(whole, how.encoding, nbytes)
     with errors_of(file):  # nothing of the file's is run here
         survey.load()
-    keys = read()
+    keys = plain()
     for key in keys if isinstance(keys, list) else []:
         key = str(as_text(key))
         if key not in survey.storages:
@@ -137,7 +141,7 @@ def load(file: IO[bytes], how: How) -> object:
         storages.fill(key, survey.storages[key], whole)
     ends = whole.tell()
     whole.seek(at)
-    found = read()
+    found = read(how.trusted)
     file.seek(begins + ends)
     return found
 

@@ -16,9 +16,11 @@ import os
 import pickle
 import struct
 import sys
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from mmap import MAP_PRIVATE, MAP_SHARED
+from types import FrameType
 from typing import IO, Any, cast
 
 from maquette.core.device import device
@@ -231,13 +233,16 @@ def _named_errors(file: IO[bytes], anything: bool) -> Iterator[None]:
     except pickle.UnpicklingError as error:
         hint = "" if anything else "Weights only load failed. "
         raise PickleFileError(f"{name_of(file)}: {hint}{error}") from None
-    except FileError:
-        raise
+    except FileError as error:
+        name = name_of(file)
+        raise error if name in str(error) else type(error)(f"{name}: {error}") from None
     except (EOFError, IndexError, UnicodeDecodeError, struct.error) as error:
         if not _is_the_readers(error):
             raise
         raise CutFileError(f"{name_of(file)}: it is damaged, or ends early: {error}") from None
     except Exception as error:  # errors of the code that the file runs stay as they are
+        if type(error) in (RuntimeError, ValueError) and not _ran_other_code(error):
+            raise FileError(f"{name_of(file)}: it is damaged: {error}") from error
         error.add_note(f"while reading {name_of(file)}")
         raise
 
@@ -248,6 +253,17 @@ def _is_the_readers(error: BaseException) -> bool:
         last = last.tb_next
     name = "" if last is None else str(last.tb_frame.f_globals.get("__name__"))
     return name == "pickle" or name.startswith("maquette.torch.saving.")
+
+
+def _ran_other_code(error: BaseException) -> bool:
+    """Whether an error came of functions that the file calls, and not of ours alone."""
+    return not all(_is_ours(frame) for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
+def _is_ours(frame: FrameType) -> bool:
+    module = str(frame.f_globals.get("__name__"))
+    generated = frame.f_code.co_filename.startswith("<maquette")
+    return generated or module == "pickle" or module.partition(".")[0] == "maquette"
 
 
 def _is_tar(file: IO[bytes]) -> bool:
