@@ -2,6 +2,7 @@
 
 from collections import OrderedDict, UserList, namedtuple
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -216,3 +217,43 @@ def test_fetchers_read_as_a_loader_does():
     assert (samples.fetch([0, 2]), stream.fetch([None] * 2)) == (10, [0, 1])
     with pytest.raises(StopIteration):
         stream.fetch([None] * 2)
+
+
+def test_samples_alone_are_converted_as_batches_are() -> None:
+    """A tuple becomes a list, NumPy's numbers tensors; texts stay as they are."""
+    convert = torch.utils.data.default_convert
+    made = convert((1, np.float32(2), [np.ones(2)], {"a": np.array(["x"])}, "text"))
+    assert type(made) is list
+    assert made[1].dtype is torch.float32
+    assert made[2][0].tolist() == [1.0, 1.0]
+    assert made[3]["a"].tolist() == ["x"]
+    assert made[4] == "text"
+    assert type(convert(Pair(1, (2,)))) is Pair
+    assert type(convert(OrderedDict(a=1))) is OrderedDict
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (lambda: torch.ones(2).to_sparse(), "sparse"),
+        (lambda: torch.nested.nested_tensor([torch.ones(2)], layout=torch.jagged), "nested"),
+    ],
+)
+def test_layouts_that_are_not_stacked_are_refused(made: Any, text: str) -> None:
+    with pytest.raises(RuntimeError, match=f"holds {text} tensors"):
+        torch.utils.data.default_collate([made(), made()])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda data: data.WeightedRandomSampler([[1.0]], 1),
+        lambda data: data.WeightedRandomSampler([1.0], 1, replacement=1),
+        lambda data: data.WeightedRandomSampler([1.0], True),
+        lambda data: data.BatchSampler(range(3), 2, 1),
+        lambda data: data.ConcatDataset([[1, 2], [3]])[-4],
+    ],
+)
+def test_samplers_check_what_they_are_given(make: Any) -> None:
+    with pytest.raises(ValueError):
+        make(torch.utils.data)

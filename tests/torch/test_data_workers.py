@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -79,8 +80,9 @@ def test_programs_end_workers_that_stay_and_others_take_their_place() -> None:
 def test_what_a_worker_raises_is_raised_with_its_traceback() -> None:
     """Finding 54."""
     loader = data.DataLoader(Failing(), num_workers=1)
-    with pytest.raises(KeyError, match=r"DataLoader worker process 0.*no fifth"):
+    with pytest.raises(KeyError, match=r"^Caught KeyError in DataLoader worker process 0\.\n") as e:
         list(loader)
+    assert str(e.value).endswith("KeyError: 'no fifth'\n")
 
 
 def test_a_worker_that_dies_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,3 +175,46 @@ def test_an_epoch_that_was_left_does_not_disturb_the_next() -> None:
     assert [square.item() for square, _ in loader] == [n * n for n in range(8)]
     assert loader._iterator is not None
     loader._iterator.close()
+
+
+def test_workers_begin_with_the_iteration() -> None:
+    """As in PyTorch: an iteration draws its order from the global generator at once."""
+    loader = data.DataLoader(Squares(), num_workers=1, shuffle=True)
+    torch.manual_seed(7)
+    first, second = iter(loader), iter(loader)
+    orders = [[int(squares) for squares, _ in batches] for batches in (second, first)]
+    torch.manual_seed(7)
+    again = [[int(squares) for squares, _ in iter(loader)] for _ in range(2)]
+    assert orders == again[::-1]
+
+
+def test_the_next_batch_is_asked_for_when_one_comes() -> None:
+    """As in PyTorch: a sampler that is read to its end draws once more, which seeds the next."""
+    drawn: list[int] = []
+    loader = data.DataLoader(Squares(), num_workers=1, sampler=map(_noted(drawn), range(10)))
+    batches = iter(loader)
+    assert drawn == [0, 1]
+    next(batches)
+    assert drawn == [0, 1, 2]
+
+
+def _noted(drawn: list[int]) -> Any:
+    return lambda i: drawn.append(i) or i
+
+
+def test_a_sampler_that_fails_ends_the_workers() -> None:
+    ended: list[object] = []
+    close = workers.Workers.close
+    loader = data.DataLoader(Squares(), num_workers=1, sampler=map(int, ["x"]))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(workers.Workers, "close", lambda w: ended.append(w) or close(w))
+        with pytest.raises(ValueError, match="invalid literal"):
+            iter(loader)
+    assert [p.is_alive() for p in ended[0].processes] == [False]
+
+
+def test_a_worker_has_one_thread() -> None:
+    loader = data.DataLoader(
+        Squares(2), num_workers=1, collate_fn=lambda _: torch.get_num_threads()
+    )
+    assert list(loader) == [1, 1]

@@ -15,6 +15,7 @@ import numpy as np
 
 from maquette.api import functions as mq
 from maquette.core.dtype import float64
+from maquette.core.layout import strided
 from maquette.tensor.tensor import Tensor
 
 Collate = Callable[..., Any]
@@ -27,7 +28,13 @@ np_str_obj_array_pattern = re.compile("[SaUO]")
 
 
 def collate_tensor_fn(batch: Sequence[Tensor], *, collate_fn_map: Table | None = None) -> Tensor:
-    """The tensors of one shape, stacked."""
+    """The tensors of one shape, stacked; RuntimeError for those that are sparse or nested."""
+    first = batch[0]
+    if first.is_nested or first.layout is not strided:
+        raise RuntimeError(
+            f"default_collate: the batch holds {'nested' if first.is_nested else 'sparse'} tensors "
+            f"({first.meta}), which are not stacked: give a collate_fn that knows what to do"
+        )
     return mq.stack(list(batch))
 
 
@@ -142,11 +149,12 @@ def _like_sequence(first: Sequence[Any], made: list[Any]) -> Any:
 
 
 def default_convert(data: object) -> object:
-    """One sample with its arrays as tensors."""
-    if isinstance(data, np.ndarray):
-        return mq.as_tensor(data)
+    """One sample with its arrays and NumPy's numbers as tensors; a tuple becomes a list."""
+    if isinstance(data, np.ndarray | np.generic):
+        texts = np_str_obj_array_pattern.search(data.dtype.str) is not None
+        return data if texts else mq.as_tensor(data)
     if isinstance(data, Mapping):
-        return {key: default_convert(value) for key, value in data.items()}
-    if isinstance(data, list | tuple) and not hasattr(data, "_fields"):
-        return type(data)([default_convert(value) for value in data])
+        return _like_mapping(data, {key: default_convert(value) for key, value in data.items()})
+    if isinstance(data, Sequence) and not isinstance(data, str | bytes):
+        return _like_sequence(data, [default_convert(value) for value in data])
     return data

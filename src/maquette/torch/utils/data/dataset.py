@@ -120,7 +120,9 @@ class ConcatDataset(Dataset[object]):
 
     def __getitem__(self, index: int) -> object:
         size = len(self)
-        if not -size <= index < size:
+        if index < -size:
+            raise ValueError(f"the absolute value of index {index} exceeds the {size} samples")
+        if index >= size:
             raise IndexError(f"index {index} is out of range for {size} samples")
         index %= size
         which = bisect.bisect_right(self.cumulative_sizes, index)

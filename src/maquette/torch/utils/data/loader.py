@@ -266,7 +266,11 @@ class DataLoader:
             self._iterator = workers
             weakref.finalize(self, workers.close)
             return WorkersBatches(self, workers, indices)
-        made = WorkersBatches(self, workers, indices)
+        try:
+            made = WorkersBatches(self, workers, indices)
+        except BaseException:  # of a sampler
+            workers.close()
+            raise
         made.at_end = weakref.finalize(made, workers.close)
         return made
 

@@ -110,9 +110,13 @@ class WeightedRandomSampler(Sampler[int]):
         replacement: bool = True,
         generator: object | None = None,
     ) -> None:
-        if num_samples <= 0:
+        if type(num_samples) is not int or num_samples <= 0:
             raise ValueError(f"num_samples should be a positive integer, but got {num_samples}")
+        if not isinstance(replacement, bool):
+            raise ValueError(f"replacement should be a bool, but got {replacement!r}")
         self.weights = mq.as_tensor(weights, dtype=float64)
+        if self.weights.dim() != 1:
+            raise ValueError(f"weights should be numbers in a row, but got {self.weights.meta}")
         self.num_samples = num_samples
         self.replacement = replacement
         self.generator = generator
@@ -135,6 +139,8 @@ class BatchSampler(Sampler[list[int]]):
             raise ValueError(
                 f"batch_size should be a positive integer value, but got batch_size={batch_size}"
             )
+        if not isinstance(drop_last, bool):
+            raise ValueError(f"drop_last should be a bool, but got {drop_last!r}")
         self.sampler = sampler
         self.batch_size = batch_size
         self.drop_last = drop_last

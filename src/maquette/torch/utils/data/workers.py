@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from maquette.aten.random.random_factories import manual_seed
+from maquette.torch.settings import set_num_threads
 
 MP_STATUS_CHECK_INTERVAL = 5.0  # seconds between looks whether workers live
 
@@ -53,12 +54,19 @@ class ExceptionWrapper:
         """Raise it here: of its class if a text makes one, else a RuntimeError."""
         text = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
         if self.exc_type is KeyError:
-            text = f"{self.exc_type.__name__}: {text}"  # a KeyError shows its text quoted
+            text = _Shown(text)
         try:
             error = self.exc_type(text)
         except Exception:  # noqa: BLE001  # a class whose errors are made otherwise
             raise RuntimeError(text) from None
         raise error
+
+
+class _Shown(str):
+    """A text that a KeyError, which shows the repr of what it is given, shows line by line."""
+
+    def __repr__(self) -> str:
+        return self
 
 
 class _Ended(NamedTuple):
@@ -90,6 +98,7 @@ def _generate_state(base_seed: int, worker_id: int) -> list[int]:
 
 def work(settings: Settings, tasks: Any, results: Any, done: Any) -> None:
     """A worker's life: fetch what it is told to until it is told None."""
+    set_num_threads(1)  # the workers share the processors
     seed = settings.seed + settings.worker
     random.seed(seed)
     np.random.seed(_generate_state(settings.seed, settings.worker))
@@ -153,13 +162,13 @@ class _Round:
         self._arrived: dict[int, object] = {}
         self._turn = self._number = self._wanted = 0
         self._exhausted = False
+        self._send()  # at once, and with each batch that comes: samplers draw when they are asked
 
     def __iter__(self) -> _Round:
         return self
 
     def __next__(self) -> Any:
         while True:
-            self._send()
             if not self._sent and not self._arrived:
                 raise StopIteration
             chosen = self._wanted
@@ -174,10 +183,12 @@ class _Round:
             self._wanted = max(self._wanted, chosen + 1)
             if isinstance(batch, _Ended):
                 self._alive.discard(batch.worker)
-            elif isinstance(batch, ExceptionWrapper):
+            self._send()
+            if isinstance(batch, _Ended):
+                continue
+            if isinstance(batch, ExceptionWrapper):
                 batch.reraise()
-            else:
-                return batch
+            return batch
 
     def _send(self) -> None:
         """Give the workers tasks, in turn, as far ahead as they may be."""
