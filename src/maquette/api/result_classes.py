@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import Any, NoReturn
 
 from maquette.core.pytree import GetAttrKey, register_pytree_node
+from maquette.tensor.pickled_form import pickled_form
 
 
 class _Result(tuple[Any, ...]):
@@ -41,7 +42,14 @@ class _Result(tuple[Any, ...]):
         return f"torch.return_types.{type(self).__name__}(\n{parts})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (tuple(self),)
+        kind = type(self)
+        if pickled_form() is not None:
+            return kind, (tuple(self),)
+        return _rebuilt, (kind.__name__, kind.__match_args__, tuple(self))  # torch is not there
+
+
+def _rebuilt(name: str, fields: tuple[str, ...], values: tuple[object, ...]) -> object:
+    return result_class(name, fields)(values)
 
 
 def _sequence(given: Iterable[object]) -> tuple[object, ...]:

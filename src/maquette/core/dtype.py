@@ -36,6 +36,7 @@ from maquette.core.scalar_types import (
     int16,
     int32,
     int64,
+    opaque_dtypes,
     uint8,
     uint16,
     uint32,
@@ -52,6 +53,16 @@ double = float64
 chalf = complex32
 cfloat = complex64
 cdouble = complex128
+
+_OPAQUE = {kind.name: kind for kind in opaque_dtypes}
+
+
+def __getattr__(name: str) -> dtype:
+    """An opaque dtype, by which pickles find it."""
+    if name in _OPAQUE:
+        return _OPAQUE[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "all_dtypes", "bfloat16", "bool", "bool_", "can_cast", "cdouble", "cfloat", "chalf",

@@ -34,6 +34,8 @@ class dtype:
     `code` is PyTorch's number of the type and `scalar_name` its name in messages ("Float", "Long").
     """
 
+    # Where all of them stand under their names, by which pickles find them.
+    __module__ = "maquette.core.dtype"
     __slots__ = (
         "__weakref__", "_numpy", "category", "code", "is_complex", "is_floating_point",
         "is_signed", "itemsize", "name", "scalar_name",
@@ -100,8 +102,8 @@ class dtype:
     def __repr__(self) -> str:
         return f"torch.{self.name}"
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return from_code, (self.code,)
+    def __reduce__(self) -> str:
+        return self.name
 
     def __copy__(self) -> Self:
         return self

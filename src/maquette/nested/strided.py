@@ -25,6 +25,7 @@ from maquette.dispatch.schemas.matching import bind
 from maquette.dispatch.tls import tls
 from maquette.nested.tensor import ANSWER, NESTED
 from maquette.tensor.keys import inference_keys, keys_for
+from maquette.tensor.pickled_form import pickled_form
 from maquette.tensor.tensor import Tensor, of_class, wrap
 
 aten = ops.aten
@@ -189,6 +190,9 @@ class StridedNestedTensor(Tensor):
         return made
 
     def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
+        form = pickled_form()
+        if form is not None:
+            return form.tensor(self)
         parts = self._buffer.detach(), [tuple(row) for row in self._rows], self.requires_grad
         return _rebuilt, parts
 

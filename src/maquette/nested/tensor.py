@@ -25,6 +25,7 @@ from maquette.dispatch.tls import tls
 from maquette.symbolic.nested_ints import NestedInt
 from maquette.tensor.keys import inference_keys, keys_for
 from maquette.tensor.nested_ints import nested_int_of, nested_size, tie
+from maquette.tensor.pickled_form import pickled_form
 from maquette.tensor.tensor import Tensor, of_class, wrap
 
 if TYPE_CHECKING:
@@ -212,6 +213,9 @@ class NestedTensor(Tensor):
         return cast(NestedTensor, memo[id(self)])
 
     def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
+        form = pickled_form()
+        if form is not None:
+            return form.tensor(self)
         return _of_parts, (self._parts(), self.requires_grad)
 
     # --- operators --------------------------------------------------------------------

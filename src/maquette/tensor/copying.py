@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import copyreg
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol, cast
@@ -42,6 +42,7 @@ from maquette.tensor.keys import (
     keys_for,
 )
 from maquette.tensor.parameter import Parameter, of_class
+from maquette.tensor.pickled_form import pickled_form
 from maquette.tensor.sparse import Parts, parts_of, sparse_tensor
 from maquette.tensor.storage import UntypedStorage, observers_paused
 from maquette.tensor.tensor import Tensor, alias, from_storage, wrap
@@ -257,16 +258,24 @@ def check_can_save(t: Tensor) -> None:
 def reduce_tensor(self: Tensor, protocol: int) -> tuple[object, ...]:
     """Pickle's view of a tensor: its class, storage, meta and flags, then its attributes."""
     check_can_save(self)
+    form = pickled_form()
+    if form is not None:
+        return form.tensor(self)
     if self.meta.layout in FAMILY:
         return _reduce_sparse(self)
-    kind = type(self)
-    if self.fake_mode is not None:
-        kind = Parameter if self._is_param else Tensor
+    kind = class_in_pickles(self)
     facts = (kind, self._storage, self.meta, self.requires_grad, self.is_conj(), self.is_neg())
     attributes = dict(vars(self))
     if kind is Tensor or kind is Parameter:
         attributes.pop("_is_param", None)
     return rebuild_tensor, facts, _state(attributes, slots_of(self))
+
+
+def class_in_pickles(t: Tensor) -> type[Tensor]:
+    """The class of what the pickle of a tensor makes: of a fake, that of its placeholder."""
+    if t.fake_mode is None:
+        return type(t)
+    return Parameter if t._is_param else Tensor
 
 
 def _state(attributes: dict[str, object], slots: dict[str, object]) -> object:
@@ -315,9 +324,10 @@ def rebuild_tensor(
     return made if mode is None else cast(FakeMode, mode).from_tensor(made)
 
 
-def _reduce_storage(
-    storage: UntypedStorage,
-) -> tuple[Callable[..., UntypedStorage], tuple[object, ...]]:
+def _reduce_storage(storage: UntypedStorage, protocol: int) -> tuple[object, ...]:
+    form = pickled_form()
+    if form is not None:
+        return form.storage(storage)
     data = None
     if storage.data is not None:
         data = backend_of(storage.device.type).to_host(storage.raw())
@@ -334,7 +344,12 @@ def rebuild_storage(nbytes: int, on: device, data: Bytes | None, zeros: bool) ->
     return UntypedStorage(nbytes, on, data)
 
 
-copyreg.pickle(UntypedStorage, _reduce_storage)
+for _name, _of_storages in (
+    ("__deepcopy__", copied_storage),
+    ("__copy__", UntypedStorage.clone),
+    ("__reduce_ex__", _reduce_storage),
+):
+    setattr(UntypedStorage, _name, _of_storages)
 for _name, _method in (
     ("__deepcopy__", deep_copy),
     ("__copy__", shallow_copy),

@@ -17,6 +17,7 @@ from maquette.core.device import device as Device
 from maquette.core.dtype import dtype as Dtype
 from maquette.core.dtype import float32
 from maquette.core.meta import TensorMeta
+from maquette.tensor.pickled_form import pickled_form
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor, from_storage
 
@@ -216,6 +217,10 @@ class TypedStorage:
         if not isinstance(known, UntypedStorage):
             known = memo[id(self._untyped)] = self._untyped.clone()
         return TypedStorage(wrap_storage=known, dtype=self.dtype)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        form = pickled_form()
+        return super().__reduce_ex__(protocol) if form is None else form.typed_storage(self)
 
     def _deepcopy(self, memo: dict[int, object]) -> TypedStorage:
         return self.__deepcopy__(memo)

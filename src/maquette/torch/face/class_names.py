@@ -34,6 +34,7 @@ from maquette.tensor.tensor import Tensor
 from maquette.tensor.typed_storage import TypedStorage
 from maquette.torch.face.absences import offer_below
 from maquette.torch.face.files import torch_file
+from maquette.torch.face.opaque_dtypes import qscheme
 from maquette.torch.face.paths import PACKAGES, serves, torch_path
 from maquette.transforms.functional.wrapper import FunctionalWrapper
 from maquette.transforms.wrappers import BatchedTensor, DualTensor, GradTrackingTensor
@@ -50,6 +51,7 @@ _HOMES: dict[type, str] = {
         (enable_grad, inference_mode, no_grad, set_grad_enabled), "torch.autograd.grad_mode"
     ),
     **dict.fromkeys((FakeTensor, FakeTensorMode), "torch._subclasses.fake_tensor"),
+    qscheme: "torch",
     Generator: "torch._C",
     LinAlgError: "torch.linalg",
     TorchDispatchMode: "torch.utils._python_dispatch",
@@ -62,7 +64,10 @@ _MET = (
     "fx", "hub", "jit", "library", "masked", "monitor", "multiprocessing", "nn", "optim",
     "profiler", "quasirandom", "serialization", "sparse", "utils", "xpu",
 )  # fmt: skip
-_FUNCTIONS = ("maquette.nn.functional", "maquette.nn.init", "maquette.nn.utils")
+_FUNCTIONS = (
+    "maquette.nn.functional", "maquette.nn.init", "maquette.nn.utils", "maquette.fx.graph_module",
+    "maquette.torch.utils.data.collate",
+)  # fmt: skip
 _named: set[type | FunctionType] = set()
 _handed: dict[type | FunctionType, str] = {}  # each once, however often `install` holds
 

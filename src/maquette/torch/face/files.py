@@ -45,6 +45,7 @@ _FILES = {
     "profiling.steps": "profiler",
     "profiling.whole": "autograd.profiler",
     "saving.archives": "",
+    "saving.layouts": "_utils",
     "saving.locations": "serialization",
     "saving.serialization": "serialization",
     "settings": "",
@@ -52,10 +53,13 @@ _FILES = {
     "utils.benchmark.compare": "utils.benchmark.utils.compare",
     "utils.benchmark.fuzzer": "utils.benchmark.utils.fuzzer",
     "utils.benchmark.timer": "utils.benchmark.utils.timer",
+    "utils.data.collate": "utils.data._utils.collate",
     "utils.data.loader": "utils.data.dataloader",
 }
 # By the path and the class.
 _CLASSES = {
+    ("_utils", "_get_layout"): "serialization",
+    ("_utils", "_rebuild_from_type_v2"): "_tensor",
     ("devices.streams", "CUDAGraph"): "cuda.graphs",
     ("devices.streams", "StreamContext"): "cuda",
     ("distributions.base", "ExponentialFamily"): "distributions.exp_family",
@@ -63,6 +67,7 @@ _CLASSES = {
         "nn.modules.linear_cross_entropy_options"
     ),
     ("distributions.relaxed", "RelaxedOneHotCategorical"): "distributions.relaxed_categorical",
+    ("saving.layouts", "_rebuild_njt"): "nested._internal.nested_tensor",
 }
 _LAZY = {"BatchNorm": "batchnorm", "Conv": "conv", "InstanceNorm": "instancenorm", "Lin": "linear"}
 _ONE_FILE = ("distributions.transforms", "nn.functional", "optim.lr_scheduler")  # packages here

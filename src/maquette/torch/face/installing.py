@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from maquette.dispatch.packet import LATE
 from maquette.dispatch.registry import ops
+from maquette.tensor.pickled_form import PickledForm, pickle_as
 from maquette.torch.face import absences, class_names, paths
 from maquette.torch.face.processes import Preparing
 
@@ -129,6 +130,18 @@ if not any(isinstance(finder, Finder) for finder in sys.meta_path):
     sys.meta_path.insert(0, _INSIDE)
 
 
+class _TorchForm:
+    """PyTorch's form of pickles, whose module is loaded by the first of them."""
+
+    def __getattr__(self, kind: str) -> Any:
+        form = importlib.import_module(f"{_FACE}.saving.plain_pickles").TorchForm()
+        found = self.__dict__[kind] = getattr(form, kind)
+        return found
+
+
+_TORCH_FORM = cast(PickledForm, _TorchForm())
+
+
 def install() -> None:
     """Let ``import torch`` find maquette in this process, until `uninstall`; again is harmless.
 
@@ -148,6 +161,7 @@ def install() -> None:
         sys.meta_path.insert(0, _OUTSIDE)
     _PROCESSES.extend_loaded()
     sys.modules[_REAL] = face
+    pickle_as(_TORCH_FORM)
     face.__name__ = _REAL  # programs ask it, to know whose tensors they have
     class_names.name_types()
     own = (f"{_FACE}.{name}" for name in paths.top_level())
@@ -160,6 +174,7 @@ def uninstall() -> None:
     if _OUTSIDE in sys.meta_path:
         sys.meta_path.remove(_OUTSIDE)
     class_names.restore()
+    pickle_as(None)
     face = sys.modules[_FACE]
     face.__name__ = _FACE
     if sys.modules.get(_REAL) is not face:

@@ -66,7 +66,7 @@ PACKAGES = {
     "_subclasses.functional_tensor": "maquette.torch.tracing.functional_tensors",
     "_subclasses.meta_utils": "maquette.fake.described.meta_utils",
     "_subclasses.schema_check_mode": "maquette.fake.real.schema_check",
-    "_tensor": "maquette.tensor.tensor",
+    "_tensor": "maquette.torch.saving.tensor_module",
     "_tensor_str": "maquette.torch.helpers.tensor_str",
     "_utils": "maquette.torch.saving._utils",
     "accelerator": "maquette.torch.devices.accelerator",

@@ -83,16 +83,20 @@ def _legacy(base: type[Pickler]) -> type[Any]:
     return LegacyPickler
 
 
-def save(obj: object, file: IO[bytes], protocol: int, base: type[Pickler] = Pickler) -> None:
-    """Write an object as PyTorch did before 1.6."""
+def headers(protocol: int) -> bytes:
+    """What such a file begins with."""
     sizes = {"short": 2, "int": 4, "long": 4}
     facts = {
         "protocol_version": _PROTOCOL,
         "little_endian": sys.byteorder == "little",
         "type_sizes": sizes,
     }
-    for header in (_NUMBER, _PROTOCOL, facts):
-        pickle.dump(header, file, protocol=protocol)
+    return b"".join(pickle.dumps(header, protocol) for header in (_NUMBER, _PROTOCOL, facts))
+
+
+def save(obj: object, file: IO[bytes], protocol: int, base: type[Pickler] = Pickler) -> None:
+    """Write an object as PyTorch did before 1.6."""
+    file.write(headers(protocol))
     pickler = _legacy(base)(file, protocol)
     pickler.dump(obj)
     keys = sorted(pickler.storages)

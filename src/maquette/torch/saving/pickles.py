@@ -30,8 +30,8 @@ from maquette.core.layout import (
 )
 from maquette.core.scalar_types import opaque_dtypes
 from maquette.core.size import Size
-from maquette.nested import NestedTensor
-from maquette.tensor.copying import check_can_save, slots_of
+from maquette.nested import NestedTensor, StridedNestedTensor
+from maquette.tensor.copying import check_can_save
 from maquette.tensor.parameter import Buffer, Parameter
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
@@ -44,6 +44,7 @@ from maquette.torch.saving.crafted import (
     inner_call,
     short_text,
 )
+from maquette.torch.saving.forms import TYPED, reduced
 from maquette.torch.saving.locations import location_tag
 
 # --- PyTorch's names of things -------------------------------------------------------
@@ -57,11 +58,6 @@ _CLASSES: dict[object, tuple[str, str]] = {
     dtype: ("torch", "dtype"),
     UntypedStorage: ("torch.storage", "UntypedStorage"),
     TypedStorage: ("torch.storage", "TypedStorage"),
-    _utils._get_layout: ("torch.serialization", "_get_layout"),
-    _utils._rebuild_from_type_v2: ("torch._tensor", "_rebuild_from_type_v2"),
-    layouts._rebuild_sparse_tensor: ("torch._utils", "_rebuild_sparse_tensor"),
-    layouts._rebuild_nested_tensor: ("torch._utils", "_rebuild_nested_tensor"),
-    layouts._rebuild_njt: ("torch.nested._internal.nested_tensor", "_rebuild_njt"),
 }
 # Where a name of PyTorch's is looked for if it is in another file here.
 _WIDER = ("maquette.nn", "maquette.optim", "maquette.optim.lr_scheduler", "maquette.nn.parameter")
@@ -105,9 +101,8 @@ def find(module: str, name: str) -> object:
 
 # --- writing -------------------------------------------------------------------------
 
-_TYPED = {
-    kind: getattr(storage, name) for kind, name in storage._dtype_to_storage_type_map().items()
-}
+# Those whose ``__reduce_ex__`` is of plain pickles.
+_OURS = (Tensor, Parameter, NestedTensor, StridedNestedTensor)
 
 
 class Pickler(pickle._Pickler):
@@ -146,7 +141,7 @@ class Pickler(pickle._Pickler):
         return None
 
     def _reference(self, untyped: UntypedStorage, kind: dtype | None) -> tuple[object, ...]:
-        typed = _TYPED.get(kind) if kind is not None else None
+        typed = TYPED.get(kind) if kind is not None else None
         cls = UntypedStorage if typed is None else typed
         # A file gives each storage one dtype, so only what holds nothing may have several.
         if not untyped.nbytes():
@@ -179,49 +174,15 @@ class Pickler(pickle._Pickler):
         return NotImplemented
 
     def _reduced(self, t: Tensor) -> object:
-        check_can_save(t)
-        parts = layouts.parts_of(t)
-        if parts is not None:
-            return self._of_parts(t, *parts)
         own = type(t).__dict__.get("__reduce_ex__") or type(t).__dict__.get("__reduce__")
-        if own is not None and type(t) not in (Tensor, Parameter):
+        if own is not None and type(t) not in _OURS:
+            check_can_save(t)
             return t.__reduce_ex__(self.proto)  # type: ignore[attr-defined]
-        attributes = dict(vars(t))
-        if type(t) in (Tensor, Parameter):
-            attributes.pop("_is_param", None)
-        if type(t) is Parameter:
-            plain: tuple[object, ...] = (t.detach(), t.requires_grad, OrderedDict())
-            if attributes:
-                return _utils._rebuild_parameter_with_state, (*plain, attributes)
-            return _utils._rebuild_parameter, plain
-        function, args = self._plain(t)
-        if type(t) is Tensor and not attributes:
-            return function, args
-        slots = slots_of(t)
-        state = (attributes, slots) if slots else attributes
-        return _utils._rebuild_from_type_v2, (function, type(t), args, state)
+        return reduced(t, _elements)
 
-    def _of_parts(
-        self, t: Tensor, function: Callable[..., Tensor], args: tuple[object, ...]
-    ) -> object:
-        if type(t) is Parameter or t.fake_mode is not None:
-            what = "a parameter" if type(t) is Parameter else "a fake tensor"
-            raise NotImplementedError(f"save(): {what} of layout {t.layout} is not saved, {t.meta}")
-        return function, args
 
-    def _plain(self, t: Tensor) -> tuple[Callable[..., Tensor], tuple[object, ...]]:
-        meta = t.meta
-        size, stride = tuple(meta.shape), tuple(meta.strides)
-        if meta.device.type == "meta":
-            return _utils._rebuild_meta_tensor_no_storage, (
-                meta.dtype, size, stride, t.requires_grad,
-            )  # fmt: skip
-        bits = {name: True for name, on in (("conj", t.is_conj()), ("neg", t.is_neg())) if on}
-        facts: tuple[object, ...] = (meta.offset, size, stride, t.requires_grad, OrderedDict())
-        held = TypedStorage(wrap_storage=t._storage, dtype=meta.dtype)
-        if meta.dtype in _TYPED:
-            return _utils._rebuild_tensor_v2, (held, *facts, bits) if bits else (held, *facts)
-        return _utils._rebuild_tensor_v3, (held, *facts, meta.dtype, bits)
+def _elements(untyped: UntypedStorage, kind: dtype) -> TypedStorage:
+    return TypedStorage(wrap_storage=untyped, dtype=kind)
 
 
 def pickler_of(base: type[Any]) -> type[Pickler]:
@@ -272,6 +233,7 @@ def _constructors() -> Iterable[Callable[..., object]]:
         _utils._get_layout,
         layouts._rebuild_sparse_tensor,
         layouts._rebuild_nested_tensor,
+        layouts._rebuild_njt,
     )
 
 
@@ -292,11 +254,10 @@ _HARMLESS: dict[tuple[str, str], object] = {
     ("torch", "UntypedStorage"): UntypedStorage,
     ("torch.nested._internal.nested_tensor", "NestedTensor"): NestedTensor,
     ("torch._dynamo.decorators", "_DimRange"): layouts.DimRange,
-    ("torch.nested._internal.nested_tensor", "_rebuild_njt"): layouts._rebuild_njt,
-    **{("torch._utils", made.__name__): made for made in _constructors()},
+    **{place: made for made in _constructors() if (place := torch_place(made)) is not None},
     **{place: cls for cls, place in _CLASSES.items()},
-    **{("torch", cls.__name__): cls for cls in _TYPED.values()},
-    **{("torch.storage", cls.__name__): cls for cls in _TYPED.values()},
+    **{("torch", cls.__name__): cls for cls in TYPED.values()},
+    **{("torch.storage", cls.__name__): cls for cls in TYPED.values()},
     **{("torch", kind.name): kind for kind in (*all_dtypes, *opaque_dtypes)},
     **{
         ("torch", kind.name): kind
@@ -304,7 +265,7 @@ _HARMLESS: dict[tuple[str, str], object] = {
     },
 }
 # Those that files name as types only; called with a number, some take so much memory.
-_ONLY_NAMED = (Tensor, NestedTensor, UntypedStorage, TypedStorage, dtype, *_TYPED.values())
+_ONLY_NAMED = (Tensor, NestedTensor, UntypedStorage, TypedStorage, dtype, *TYPED.values())
 _CALLED = {id(obj) for obj in _HARMLESS.values() if callable(obj)} - {*map(id, _ONLY_NAMED)}
 _SAFE: list[object] = []
 # Those of the blocks that this thread is in.

@@ -138,8 +138,12 @@ def __getattr__(name: str) -> object:
 def _load_from_bytes(b: bytes) -> object:
     """The storage that these bytes hold: so plain pickles of tensors have their elements."""
     from maquette.torch.saving.serialization import load  # noqa: PLC0415  # above storages
+    from maquette.torch.saving.storage_bytes import storage_in  # noqa: PLC0415
 
-    return load(io.BytesIO(b), weights_only=False)
+    found = storage_in(b) or load(io.BytesIO(b), weights_only=False)
+    if isinstance(found, TypedStorage) and getattr(found, "where", None) is found.device:
+        return TypedStorage(wrap_storage=found.untyped(), dtype=found.dtype)
+    return found
 
 
 def _dtype_to_storage_type_map() -> dict[dtype, str]:
