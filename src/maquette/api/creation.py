@@ -600,35 +600,6 @@ def _check_kind(given: DType, kind: DType) -> None:
 
 TENSOR_CONSTRUCTOR[0] = _construct
 
-# --- default device ------------------------------------------------------------------
-
-
-def set_default_device(device: Place) -> None:
-    """Put what this thread's factories make on ``device`` where they are told none.
-
-    None means cpu again. Within a ``with device:`` block it holds until the end of the block.
-    """
-    tls.st.default_devices[-1] = None if device is None else Device(device)
-
-
-def get_default_device() -> Device:
-    """Where this thread's factories put tensors that are told no device."""
-    return default_device() or cpu
-
-
-def _enter(self: Device) -> Device:
-    tls.st.default_devices.append(self)
-    return self
-
-
-def _exit(self: Device, *exc: object) -> None:
-    tls.st.default_devices.pop()
-
-
-# `with device("cuda"):` needs the default device, which `core/device.py` does not know.
-for _name, _method in (("__enter__", _enter), ("__exit__", _exit)):
-    setattr(Device, _name, _method)
-
 __all__ = [
     "as_tensor",
     "asarray",
@@ -636,7 +607,5 @@ __all__ = [
     "from_file",
     "from_numpy",
     "frombuffer",
-    "get_default_device",
-    "set_default_device",
     "tensor",
 ]

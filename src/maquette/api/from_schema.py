@@ -56,7 +56,7 @@ _INTS = frozenset((int, SymInt))
 
 def default_device() -> device | None:
     """Where this thread's factories put tensors that are told no device; None: nothing was said."""
-    return cast("device | None", tls.st.default_devices[-1])
+    return cast("device | None", tls.st.default_device)
 
 
 def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
@@ -364,7 +364,7 @@ def _where_nothing_is_said(full: Face, quick: Face) -> Face:
 
     def made(*args: object, **kwargs: object) -> object:
         st = tls.st
-        if kwargs or st.default_devices[-1] is not None or st.include & WATCHED:
+        if kwargs or st.default_device is not None or st.include & WATCHED:
             return full(*args, **kwargs)
         return quick(*args)
 

@@ -22,9 +22,13 @@ from maquette.api.creation import (
     from_file,
     from_numpy,
     frombuffer,
+    tensor,
+)
+from maquette.api.default_device import (
+    NAMES,
     get_default_device,
     set_default_device,
-    tensor,
+    told_of_device,
 )
 from maquette.api.from_schema import Face, find_function, function_names
 from maquette.api.lu_function import lu
@@ -76,7 +80,7 @@ def __getattr__(name: str) -> Face:
     found = None if name.startswith("__") else find_function(name)
     if found is None:
         raise MissingName(lambda: _what_is_missing(name))
-    globals()[name] = found
+    globals()[name] = told_of_device(found) if name in NAMES else found
     return found
 
 

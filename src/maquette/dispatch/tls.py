@@ -35,7 +35,8 @@ class DispatchState:
     is what new autograd nodes remember; observers set it. The mode stacks have their top last, but
     ``pre_dispatch_modes`` has a slot each for a proxy, a functional and a schema-checking mode.
     ``entered_modes`` are those whose ``with`` block is open, also while they are popped;
-    ``default_devices`` has the open blocks of default devices, innermost last.
+    ``quiet_modes`` are the function modes that only name a device, each with the number of other
+    function modes below it; ``default_device`` is the device that they name now.
     ``snapshot`` is both sets as they were when the running mode or subclass was called.
     ``transforms`` are the interpreters of the function transforms in force, the outermost first;
     ``forward_enabled`` says whether calls carry tangents, ``single_level_function`` that
@@ -44,7 +45,7 @@ class DispatchState:
     """
 
     __slots__ = (
-        "default_devices",
+        "default_device",
         "dispatch_modes",
         "effective",
         "entered_modes",
@@ -59,6 +60,7 @@ class DispatchState:
         "keep",
         "node_context",
         "pre_dispatch_modes",
+        "quiet_modes",
         "single_level_function",
         "snapshot",
         "subclass_functions",
@@ -72,9 +74,10 @@ class DispatchState:
         self._derive()
         self.inference = False
         self.fake_mode: object | None = None
-        self.default_devices: list[object | None] = [None]
+        self.default_device: object | None = None
         self.dispatch_modes: list[object] = []
         self.function_modes: list[object] = []
+        self.quiet_modes: list[tuple[int, object]] = []
         self.entered_modes: list[object] = []
         self.pre_dispatch_modes: list[object | None] = [None, None, None]
         self.snapshot: tuple[int, int] | None = None

@@ -28,6 +28,15 @@ from maquette.dispatch.abstract import (
     torch_function_of,
 )
 from maquette.dispatch.keysets import TORCH_FUNCTION
+from maquette.dispatch.stacks.quiet import (
+    NoModes,
+    device_said,
+    function_mode_stack,
+    is_quiet,
+    pop_quiet,
+    push_quiet,
+    said,
+)
 from maquette.dispatch.tls import DispatchState, tls
 
 _Mode = TypeVar("_Mode", bound="TorchFunctionMode")
@@ -125,20 +134,13 @@ class DisableTorchFunctionSubclass:
         _show_modes(st)
 
 
-class _NoModes(list[object]):
-    """The modes where none is to be asked, whatever is active outside or entered inside."""
-
-    def __bool__(self) -> bool:
-        return False
-
-
 class DisableTorchFunction(DisableTorchFunctionSubclass):
     """Skip every ``__torch_function__`` for the block, that of modes too."""
 
     def __enter__(self: _Switch) -> _Switch:
         super().__enter__()
         st = tls.st
-        st.function_modes = _NoModes()
+        st.function_modes = NoModes()
         _show_modes(st)
         return self
 
@@ -156,7 +158,7 @@ def torch_function_state() -> TorchFunctionState:
     st = tls.st
     if st.subclass_functions:
         return TorchFunctionState.ENABLED
-    alone = isinstance(st.function_modes, _NoModes)
+    alone = isinstance(st.function_modes, NoModes)
     return TorchFunctionState.ALL_DISABLED if alone else TorchFunctionState.SUBCLASSES_DISABLED
 
 
@@ -165,8 +167,8 @@ def set_torch_function_state(state: TorchFunctionState) -> None:
     st = tls.st
     st.subclass_functions = state is TorchFunctionState.ENABLED
     if state is TorchFunctionState.ALL_DISABLED:
-        st.function_modes = _NoModes()
-    elif isinstance(st.function_modes, _NoModes):
+        st.function_modes = NoModes()
+    elif isinstance(st.function_modes, NoModes):
         st.function_modes = []
     _show_modes(st)
 
@@ -201,6 +203,16 @@ class OverridingSwitch:
             _show_modes(st)
 
 
+class _HandlersPassed(DisableTorchFunction):
+    """`DisableTorchFunction` for calls that come from handlers: the device is as they have it."""
+
+    def __enter__(self: _Switch) -> _Switch:
+        where = tls.st.default_device
+        super().__enter__()
+        tls.st.default_device = where
+        return self
+
+
 def _push(st: DispatchState, mode: object) -> None:
     ACTIVE.append(None)
     st.function_modes.append(mode)
@@ -221,15 +233,23 @@ def _show_modes(st: DispatchState) -> None:
         st.add_include(TORCH_FUNCTION)
     else:
         st.drop_include(TORCH_FUNCTION)
+    if st.quiet_modes:
+        st.default_device = device_said(st)
 
 
 def push_mode(mode: TorchFunctionMode) -> None:
     """Put a mode on top of this thread's, as entering its block does."""
-    _push(tls.st, mode)
+    if is_quiet(mode):
+        push_quiet(mode)
+    else:
+        _push(tls.st, mode)
 
 
 def pop_mode() -> TorchFunctionMode:
     """Take the top mode of this thread away, and give it."""
+    st = tls.st
+    if st.quiet_modes and st.quiet_modes[-1][0] == len(st.function_modes):
+        return cast(TorchFunctionMode, pop_quiet(st))
     if not len(tls.st.function_modes):  # it may be false though it holds some
         raise RuntimeError("trying to pop from an empty stack of function modes")
     return _pop(tls.st)
@@ -258,7 +278,7 @@ def get_current_function_mode() -> TorchFunctionMode | None:
 
 def get_current_function_mode_stack() -> list[TorchFunctionMode]:
     """The function modes of this thread, the top last."""
-    return [mode for mode in tls.st.function_modes if isinstance(mode, TorchFunctionMode)]
+    return [mode for mode in function_mode_stack() if isinstance(mode, TorchFunctionMode)]
 
 
 def is_overridden(args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
@@ -337,7 +357,7 @@ def offered(
     answer = call_torch_function(function, args, kwargs, among)
     if answer is not NO_OVERRIDE:
         return answer
-    with DisableTorchFunction():  # no handler is behind the keys of the arguments
+    with _HandlersPassed():  # no handler is behind the keys of the arguments
         return function(*args, **kwargs)
 
 
@@ -413,6 +433,8 @@ def call_torch_function(
         among = overriding_arguments(args, kwargs)
     types = tuple([type(value) for value in among])
     asked: list[object] = []
+    if st.quiet_modes:
+        kwargs = said(st, func, kwargs)
     if st.function_modes:
         mode = _pop(st)
         asked.append(mode)

@@ -23,6 +23,7 @@ from maquette.dispatch.guards import AutoDispatchBelowAutograd
 from maquette.dispatch.keysets import DispatchKeySet
 from maquette.dispatch.modes import no_dispatch
 from maquette.dispatch.overrides import enable_python_dispatcher
+from maquette.dispatch.stacks.quiet import function_mode_stack
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import (
     TorchFunctionState,
@@ -115,17 +116,18 @@ def _is_cow_tensor(t: Tensor) -> bool:
 
 def _is_torch_function_mode_enabled() -> bool:
     """Whether a mode of functions is active in the thread."""
-    return bool(tls.st.function_modes)
+    st = tls.st
+    return bool(st.function_modes or st.quiet_modes)
 
 
 def _len_torch_function_stack() -> int:
     """How many function modes are active in the thread."""
-    return len(tls.st.function_modes)
+    return len(function_mode_stack())
 
 
 def _get_function_stack_at(level: int) -> object:
     """The function mode at a level, counted from the outermost."""
-    return tls.st.function_modes[level]
+    return function_mode_stack()[level]
 
 
 def _is_alias_of(a: Tensor, b: Tensor) -> bool:

@@ -258,7 +258,7 @@ class BlockReplay:
         """What a call depends on beside its values."""
         st = tls.st
         return (
-            st.include, st.exclude, st.grad_enabled, st.inference, st.default_devices[-1],
+            st.include, st.exclude, st.grad_enabled, st.inference, st.default_device,
             defaults["float"], *autocast.dtypes.values(), epoch(), *self.audience(),
         )  # fmt: skip
 

@@ -1,0 +1,1 @@
+"""The stacks of modes of a thread, beside what asks them."""
