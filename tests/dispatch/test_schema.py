@@ -179,10 +179,24 @@ def test_D27_only_lists_without_a_default_follow_a_default() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["int a=2.5", "str a=1", "str a=None", "Tensor a=1", "int? a=[1]", "int a=9223372036854775808"],
+    [
+        "int a=2.5",
+        "str a=1",
+        "Device a=None",
+        "Tensor a=1",
+        "int? a=[1]",
+        "int a=9223372036854775808",
+    ],
 )
 def test_D27_a_default_of_the_wrong_type_is_refused(text: str) -> None:
     fails(f"f({text}) -> ()", "default", "'a'")
+
+
+@pytest.mark.parametrize("type_", "Tensor int float bool str Scalar ScalarType Layout".split())
+def test_D26_none_is_a_default_of_types_that_do_not_say_so(type_: str) -> None:
+    schema = parse_schema(f"f({type_} a=None) -> ()")
+    assert str(schema) == f"f({type_} a=None) -> ()"
+    assert schema.arguments[0].default_value is None
 
 
 def test_D27_a_star_comes_once() -> None:

@@ -141,12 +141,56 @@ def test_L60_a_return_annotation_is_needed():
         ("x: mq.device = mq.device('cuda:0')", 'Device x="cuda:0"'),
         ("x: mq.dtype = mq.float16", "ScalarType x=float16"),
         ("x: Optional[Tensor] = None", "Tensor? x=None"),
+        ("x: Tensor = None", "Tensor x=None"),
+        ("x: int = None", "SymInt x=None"),
+        ("x: float = None", "float x=None"),
+        ("x: bool = None", "bool x=None"),
+        ("x: str = None", "str x=None"),
+        ("x: Number = None", "Scalar x=None"),
+        ("x: mq.dtype = None", "ScalarType x=None"),
     ],
 )
 def test_L61_defaults(parameter, text):
     schema = schema_of(parameter)
     assert schema == f"({text}) -> Tensor"
     assert parse_schema(f"a::f{schema}").arguments[0].has_default_value()
+
+
+@pytest.mark.parametrize(
+    "parameter", ["x: mq.device = None", "x: list[int] = None", "x: List[Tensor] = None"]
+)
+def test_L61_none_is_no_default_of_devices_and_lists(parameter):
+    with pytest.raises(ValueError, match="default of type NoneType"):
+        schema_of(parameter)
+
+
+def test_L61_an_operator_gets_the_none_that_its_annotation_does_not_say():
+    def f(x: Tensor, offs: Tensor = None, n: int = None) -> Tensor:  # noqa: RUF013  # users write it
+        return x * 2 if offs is None and n is None else x * offs
+
+    op = mq.library.custom_op("infer_none::f", f, mutates_args=())
+    op.register_fake(lambda x, offs=None, n=None: mq.empty_like(x))
+    op.register_autograd(lambda ctx, grad: (grad * 2, None, None))
+    x = mq.ones(2, requires_grad=True)
+    assert str(op._opoverload._schema) == (
+        "infer_none::f(Tensor x, Tensor offs=None, SymInt n=None) -> Tensor"
+    )
+    for y in (op(x), op(x, None), mq.ops.infer_none.f(x, n=None), op(x, mq.full((2,), 2.0), 1)):
+        assert y.tolist() == [2.0, 2.0]
+    op(x).sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0]
+    with pytest.raises(RuntimeError, match="expected a value of type 'int' for argument 'n'"):
+        op(x, None, "a")
+
+
+def test_L62_an_empty_tuple_is_no_return():
+    assert schema_of("x: Tensor", "Tuple[()]") == "(Tensor x) -> ()"
+
+
+@pytest.mark.parametrize("annotation", ["List", "list", "Sequence", "Tuple"])
+def test_L57_a_list_of_nothing_said_is_refused(annotation):
+    with pytest.raises(ValueError, match="parameter x has the unsupported type"):
+        schema_of(f"x: {annotation}")
 
 
 @pytest.mark.parametrize(

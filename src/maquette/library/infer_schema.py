@@ -162,7 +162,7 @@ class _Reader:
     def _list_text(self, annotation: object, elements: Sequence[str]) -> str | None:
         if typing.get_origin(annotation) not in _LISTS:
             return None
-        (element,) = typing.get_args(annotation)
+        element, *_ = typing.get_args(annotation) or (object,)  # of a bare List, anything
         inner = _optional_inner(element)
         text = self._plain_text(element if inner is None else inner)
         text = text if inner is None or text is None else f"{text}?"
@@ -242,7 +242,7 @@ class _Reader:
         arguments = typing.get_args(annotation)
         if typing.get_origin(annotation) is not tuple:
             return self._return_text(annotation)
-        if not arguments or ... in arguments:
+        if annotation in (tuple, typing.Tuple) or ... in arguments:  # noqa: UP006  # the bare one
             self._fail_return(annotation)
         texts = [self._return_text(a) for a in arguments]
         return f"(({texts[0]}))" if len(texts) == 1 else f"({', '.join(texts)})"
@@ -352,13 +352,14 @@ def _literal(value: object) -> str | None:
 
 
 def _default_fits(value: object, type_: str) -> bool:
-    if value is None:
-        return type_.endswith("?")
+    if value is None:  # of a type that does not say so too, as many write it
+        return type_.endswith("?") or type_ in _DEFAULTS.keys() - {"Device"}
     allowed = _DEFAULTS.get(type_.removesuffix("?"), ())
     return type(value) in allowed
 
 
 _DEFAULTS: dict[str, tuple[type, ...]] = {
+    "Tensor": (),
     "SymInt": (int, bool),
     "float": (float, int),
     "bool": (bool,),

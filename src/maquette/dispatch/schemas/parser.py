@@ -24,6 +24,7 @@ from maquette.dispatch.schemas.types import (
     CONSTRUCTORS,
     SchemaType,
     constructed,
+    lacking,
     list_of,
     optional_of,
     script_type,
@@ -94,6 +95,12 @@ def parse_schema(text: str, allow_typevars: bool = True) -> FunctionSchema:
     except RecursionError:
         start, end = reader.start, reader.end
     reader.fail("it is nested too deeply", start, end)
+
+# The kinds of types that may have the default None, as in PyTorch, though their text says nothing.
+_MAY_LACK: Final = frozenset(
+    ("tensor", "int", "symint", "float", "bool", "str", "complex", "scalar", "dtype", "layout",
+     "memory_format", "generator")
+)  # fmt: skip
 
 
 class _Reader:
@@ -334,6 +341,8 @@ class _Reader:
         type, alias = self._type()
         name = self._identifier("an argument name")
         default = self._default(type, name) if self._take("=") else NO_DEFAULT
+        if default is None and type.kind in _MAY_LACK:
+            type = lacking(type)
         return Argument(name, type, _size(type), default, kwarg_only, alias)
 
     def _remembered_returns(self) -> tuple[list[Argument], bool]:
@@ -477,6 +486,8 @@ class _Reader:
     def _default(self, type: SchemaType, name: str) -> object:
         start = self.start
         value = self._literal(type)
+        if value is None and type.kind in _MAY_LACK:
+            return None
         try:
             return convert(type, value)
         except Mismatch as mismatch:

@@ -18,6 +18,7 @@ __all__ = [
     "SchemaType",
     "constructed",
     "fits_script_type",
+    "lacking",
     "list_of",
     "names_script_type",
     "optional_of",
@@ -127,7 +128,7 @@ class SchemaType:
         """The type as PyTorch writes it: ``int?``, ``Tensor[]``; SymInt only as a `real` type."""
         inner = [param.str() for param in self.params]
         if self.kind == "optional":
-            return f"{inner[0]}?"
+            return f"{inner[0]}?" if self.written.endswith("?") else inner[0]
         if self.kind == "list":
             return f"{inner[0]}[]"
         if self.kind in ("future", "await", "rref"):
@@ -202,6 +203,11 @@ def optional_of(elem: SchemaType) -> SchemaType:
     """``T?``."""
     long, real = f"Optional[{elem.long}]", f"Optional[{elem.real_long}]"
     return SchemaType("optional", f"{elem.written}?", long, real, (elem,))
+
+
+def lacking(elem: SchemaType) -> SchemaType:
+    """``T`` with the default None, which a call may give too: ``T?`` that is written ``T``."""
+    return SchemaType("optional", elem.written, elem.long, elem.real_long, (elem,))
 
 
 def constructed(name: str, params: tuple[SchemaType, ...]) -> SchemaType:
