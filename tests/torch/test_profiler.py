@@ -10,6 +10,8 @@ import pytest
 
 import maquette as mq
 import maquette.torch as torch
+from maquette.aten import profiler_ranges
+from maquette.dispatch.modes import TorchDispatchMode
 from maquette.torch.autograd import profiler_util
 from maquette.torch.autograd.profiler import record_function
 from maquette.torch.autograd.profiler_util import EventList, FunctionEvent, FunctionEventAvg
@@ -220,3 +222,45 @@ def test_the_ends_of_a_range_are_operators_to_modes_and_in_graphs() -> None:
         torch.ops.aten.add.Tensor,
         ranges._record_function_exit._RecordFunction,
     ]
+
+
+class _Told(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_label_that_nobody_hears_runs_no_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+    monkeypatch.setattr(profiler_ranges, "begin_range", lambda *a: ran.append("begun") or [])
+    with record_function("x"), mq.inference_mode(), record_function("y"):
+        pass
+    assert ran == []
+    with _Told() as mode, record_function("x"):
+        pass
+    assert ran == ["begun"]
+    assert mode.names == [
+        "_record_function_enter_new.default",
+        "_record_function_exit._RecordFunction",
+    ]
+
+
+def test_who_comes_within_a_label_hears_of_its_end_alone() -> None:
+    label, mode = record_function("x"), _Told()
+    label.__enter__()
+    with mode:
+        label.__exit__()
+    assert mode.names == ["_record_function_exit._RecordFunction"]
+    label.__enter__()
+    with whole() as prof:
+        label.__exit__()
+    assert names(prof.function_events) == []
+
+
+def test_a_label_is_a_string_whoever_hears() -> None:
+    with pytest.raises(RuntimeError, match="'str' for argument 'name'"):
+        record_function(3).__enter__()  # type: ignore[arg-type]

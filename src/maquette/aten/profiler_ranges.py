@@ -25,6 +25,13 @@ class RecordedRange:
         self.args = args
         self.begun = begin_range(name, args)
 
+    @classmethod
+    def unheard(cls, name: str) -> RecordedRange:
+        """A range of whose beginning nobody was told."""
+        made = cls.__new__(cls)
+        made.name, made.args, made.begun = name, None, []
+        return made
+
 
 register_class("profiler::_RecordFunction", RecordedRange)
 _HANDLE = "__torch__.torch.classes.profiler._RecordFunction"

@@ -353,13 +353,12 @@ def _literal(value: object) -> str | None:
 
 def _default_fits(value: object, type_: str) -> bool:
     if value is None:  # of a type that does not say so too, as many write it
-        return type_.endswith("?") or type_ in _DEFAULTS.keys() - {"Device"}
+        return type_.endswith("?") or type_ in _DEFAULTS.keys() - {"Device"} | {"Tensor"}
     allowed = _DEFAULTS.get(type_.removesuffix("?"), ())
     return type(value) in allowed
 
 
 _DEFAULTS: dict[str, tuple[type, ...]] = {
-    "Tensor": (),
     "SymInt": (int, bool),
     "float": (float, int),
     "bool": (bool,),
