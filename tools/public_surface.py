@@ -5,7 +5,11 @@
 Needs both in one environment (`make peer` makes it). Each side is described in a process of its
 own, maquette's with `maquette.torch.install()`; what differs is printed by kind: "default" (of a
 parameter that both have), "parameters", "base" (of a class, by name), "absent" and "untold" (names
-of an ``__all__`` that are not there, or that `dir` does not tell), "module" (not to be imported).
+of an ``__all__`` that are not there, or that `dir` does not tell), "missing" (names that a module
+defines and does not list), "member" (of a class), "module" (not to be imported), "refused" (names
+that say when called that they are not supported), "more" (parameters by keyword alone that PyTorch
+has not). What several modules have is told once, where it is at home; what a class inherits, at
+the class that defines it. Where PyTorch tells ``(*args, **kwargs)``, more may be told here.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import importlib
 import inspect
 import json
 import pkgutil
+import re
 import subprocess
 import sys
 import tempfile
@@ -86,17 +91,27 @@ def described(value: object) -> Facts:
     facts: Facts = {
         "parameters": parameters(value) if callable(value) else None,
         "home": str(getattr(value, "__module__", None)),
+        "refused": refuses(value),
     }
     if isinstance(value, type):
         facts["bases"] = [kind.__name__ for kind in value.__mro__]
-        own = (n for n in dir(value) if not n.startswith("_"))
-        members = {name: getattr(value, name, None) for name in own}
+        names = [n for n in dir(value) if not n.startswith("_")]
+        members = {name: getattr(value, name, None) for name in names}
         facts["members"] = {
-            name: parameters(member)
+            name: parameters(member) if inspect.isroutine(member) else None
             for name, member in members.items()
-            if inspect.isroutine(member)
         }
+        facts["refusing"] = [name for name, member in members.items() if refuses(member)]
+        facts["own"] = [name for name in names if name in vars(value)]
     return facts
+
+
+def refuses(value: object) -> bool:
+    """Whether it is one of maquette's stand-ins: calling it says what is not supported."""
+    return type(value).__name__ == "Absent" or _STAND_IN.match(str(value.__doc__)) is not None
+
+
+_STAND_IN = re.compile("Not there yet:|.* is not supported by maquette")
 
 
 def surface(modules: Sequence[str]) -> dict[str, Facts]:
@@ -146,10 +161,28 @@ def differences(theirs: Mapping[str, Facts], ours: Mapping[str, Facts]) -> Itera
         for name, facts in module["names"].items():
             own = name in module["listed"] or facts["home"] == path  # others import it
             if own and name in here["names"]:
-                yield from _of_name(f"{path}.{name}", facts, here["names"][name])
+                if not _told_at_home(path, name, theirs, ours):
+                    yield from _of_name(f"{path}.{name}", facts, here["names"][name])
+            elif own and name not in module["listed"]:
+                yield "missing", f"{path}.{name}", ""
+
+
+def _told_at_home(
+    path: str, name: str, theirs: Mapping[str, Facts], ours: Mapping[str, Facts]
+) -> bool:
+    """Whether both sides have the same under this name in the module that defines it."""
+    home = theirs[path]["names"][name]["home"]
+    if home == path or any("names" not in side.get(home, {}) for side in (theirs, ours)):
+        return False
+    return all(
+        side[home]["names"].get(name) == side[path]["names"][name] for side in (theirs, ours)
+    )
 
 
 def _of_name(name: str, theirs: Facts, ours: Facts) -> Iterator[Difference]:
+    if ours["refused"]:
+        yield "refused", name, ""
+        return
     yield from _of_parameters(name, theirs["parameters"], ours["parameters"])
     if "bases" not in theirs or "bases" not in ours:
         return
@@ -160,9 +193,14 @@ def _of_name(name: str, theirs: Facts, ours: Facts) -> Iterator[Difference]:
     ]
     if lacking:
         yield "base", name, ", ".join(lacking)
-    for member, told in theirs["members"].items():
-        if member in ours["members"]:
+    for member in theirs["own"]:
+        told = theirs["members"][member]
+        if member in ours["refusing"]:
+            yield "refused", f"{name}.{member}", ""
+        elif member in ours["members"]:
             yield from _of_parameters(f"{name}.{member}", told, ours["members"][member])
+        else:
+            yield "member", f"{name}.{member}", ""
 
 
 def _of_parameters(
@@ -174,9 +212,24 @@ def _of_parameters(
     for parameter, _, default in theirs:
         if parameter in by_name and by_name[parameter] != default:
             yield "default", f"{name}({parameter})", f"{default} there, {by_name[parameter]} here"
-    if [p[:2] for p in theirs] != [p[:2] for p in ours]:
-        there, here = ([p[0] for p in side] for side in (theirs, ours))
-        yield "parameters", name, f"({', '.join(there)}) there, ({', '.join(here)}) here"
+    if [p[:2] for p in theirs] == [p[:2] for p in ours] or _says_nothing(theirs):
+        return
+    there, here = ([p[0] for p in side] for side in (theirs, ours))
+    more = [p for p in ours if p[1] == _KEYWORD_ONLY and p[2] and p[0] not in there]
+    rest = [p[:2] for p in ours if p not in more]
+    kind = "more" if rest == [p[:2] for p in theirs] else "parameters"
+    yield kind, name, f"({', '.join(there)}) there, ({', '.join(here)}) here"
+
+
+_KEYWORD_ONLY = int(inspect.Parameter.KEYWORD_ONLY)
+
+
+def _says_nothing(told: list[list[Any]]) -> bool:
+    """Whether a signature is ``(*args, **kwargs)``, with or without ``self``."""
+    return [p[1] for p in told if p[0] != "self"] == [
+        int(inspect.Parameter.VAR_POSITIONAL),
+        int(inspect.Parameter.VAR_KEYWORD),
+    ]
 
 
 def _describe_side(side: str, file: Path, modules: Path) -> None:

@@ -17,7 +17,6 @@ from maquette.torch.utils.data.collate import collate, default_collate_fn_map
     [
         "cuda.CUDAPluggableAllocator",
         "sparse.to_sparse_semi_structured",
-        "utils.flop_counter.register_flop_formula",
         "multiprocessing.reductions.rebuild_tensor",
         "profiler.ExecutionTraceObserver",
         "cudnn_convolution",

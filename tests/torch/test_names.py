@@ -224,7 +224,7 @@ def test_masked_operators_are_found_where_they_are_defined() -> None:
 def test_modules_of_old_training_scripts_are_found():
     assert paths.resolve("cuda.amp.grad_scaler") == "maquette.torch.cuda.amp"
     assert paths.resolve("cpu.amp.autocast_mode") == "maquette.torch.devices.cpu_amp"
-    with pytest.raises(RuntimeError, match="there is no CUDA device"):
+    with pytest.raises(RuntimeError, match="NVTX functions not installed"):
         torch.cuda.nvtx.range_push("step")
 
 

@@ -117,3 +117,137 @@ def test_the_device_of_a_tensor_on_the_cpu_is_no_change() -> None:
 def test_gradients_are_not_recorded_by_a_function_under_pytorchs_name() -> None:
     doubled = torch.no_grad(orig_func=lambda x: x * 2)
     assert not doubled(X.clone().requires_grad_()).requires_grad
+
+
+# --- modules of tools ------------------------------------------------------------------------
+
+
+def test_flops_of_an_operator_of_ones_own_are_registered() -> None:
+    formulas = torch.utils.flop_counter
+    target = torch.ops.aten.logaddexp2
+    formulas.register_flop_formula(target)(lambda a, b, out_shape=None, **rest: 5 * a.numel())
+    try:
+        with formulas.FlopCounterMode(display=False) as counter:
+            torch.logaddexp2(X, X)
+        assert counter.get_flop_counts()["Global"] == {target: 60}
+        with pytest.raises(RuntimeError, match="duplicate"):
+            formulas.register_flop_formula([target], get_raw=True)(lambda *a, out_val=None: 1)
+    finally:
+        del formulas.flop_registry[target]
+    with pytest.raises(ValueError, match="OpOverloadPacket"):
+        formulas.register_flop_formula(torch.ops.aten.sin.default)(lambda x: 1)
+
+
+def test_flops_by_shapes_are_the_pages() -> None:
+    """PyTorch's own figures."""
+    formulas = torch.utils.flop_counter
+    assert formulas.mm_flop((2, 3), (3, 4)) == formulas.addmm_flop((4,), (2, 3), (3, 4)) == 48
+    assert formulas.bmm_flop((2, 2, 3), (2, 3, 4)) == 96
+    assert formulas.conv_flop_count([1, 3, 8, 8], [4, 3, 3, 3], [1, 4, 6, 6]) == 7776
+    assert formulas.conv_flop_count([1, 3, 8, 8], [3, 4, 3, 3], [1, 4, 10, 10], True) == 13824
+    shapes = (1, 2, 5, 4), (1, 2, 7, 4), (1, 2, 7, 6)
+    assert formulas.sdpa_flop_count(*shapes) == 1400
+    assert formulas.sdpa_backward_flop_count((1, 2, 5, 6), *shapes) == 3360
+    assert formulas.mm_flop(X, X.t(), out_val=X @ X.t()) == 2 * 4 * 3 * 4
+
+
+@pytest.mark.parametrize(
+    ("number", "suffix"), [(999, ""), (1000, ""), (10**4, "K"), (123456, "K"), (10**9, "M")]
+)
+def test_numbers_of_flops_have_suffixes(number: int, suffix: str) -> None:
+    assert torch.utils.flop_counter.get_suffix_str(number) == suffix
+
+
+def test_marks_for_nvidias_profiler_decorate_where_no_device_is() -> None:
+    nvtx = torch.cuda.nvtx
+
+    @nvtx.range("a step")
+    def step() -> int:
+        return 1
+
+    with pytest.raises(RuntimeError, match="NVTX functions not installed"):
+        step()
+
+
+def test_a_partitioner_that_skips_horizontal_fusion_joins_what_is_handed_on() -> None:
+    from maquette.torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner, Partition
+    from maquette.torch.fx.passes.operator_support import OperatorSupportBase
+
+    class Calls(OperatorSupportBase):
+        def is_node_supported(self, submodules: Any, node: Any) -> bool:
+            return node.op == "call_function"
+
+    def parts(**options: bool) -> list[list[str]]:
+        traced = torch.fx.symbolic_trace(lambda a, b: (torch.sin(torch.cos(a)), torch.exp(b)))
+        found = CapabilityBasedPartitioner(traced, Calls(), True, **options)
+        return sorted(sorted(n.name for n in p.nodes) for p in found.propose_partitions())
+
+    assert parts() == [["cos", "exp", "sin"]]
+    assert parts(skip_horizontal_fusion=True) == [["cos", "sin"], ["exp"]]
+    assert Partition(1, ["a"], [3]).nodes == {"a": 3}
+
+
+def test_reports_of_the_machine_are_asked_with_what_runs_commands() -> None:
+    collect = torch.utils.collect_env
+    assert collect.run("echo 1") == (0, "1", "")
+    assert collect.run_and_parse_first_match(collect.run, "echo v12", r"v(\d+)") == "12"
+    pip, packages = collect.get_pip_packages(collect.run)
+    assert pip == "pip3"
+    assert "numpy==" in packages
+    assert collect.get_pip_packages(collect.run, ["numpy"])[1].startswith("numpy")
+    assert collect.SystemEnv._fields[3] == "gcc_version"
+
+
+def test_rounds_of_a_profiler_have_names() -> None:
+    with torch.profiler.profile(custom_trace_id_callback=lambda: "mine") as found:
+        torch.ones(3)
+    assert found.get_trace_id() == "mine"
+    with torch.profiler.profile() as found:
+        torch.ones(3)
+    assert len(found.get_trace_id()) == 32
+
+
+def test_a_trace_has_the_texts_that_are_given(tmp_path: Any) -> None:
+    with torch.autograd.profiler.profile() as found:
+        torch.ones(3)
+    found.export_chrome_trace(str(tmp_path / "trace"), {"step": 3})
+    assert '"step": 3' in (tmp_path / "trace").read_text()
+
+
+def test_types_of_tensors_have_tensors_methods() -> None:
+    assert torch.FloatTensor.add(X, X).equal(2 * X)
+    assert "add" in dir(torch.FloatTensor)
+    assert not hasattr(torch.FloatTensor, "no_such_method")
+
+
+def test_a_function_has_what_its_context_has() -> None:
+    from maquette.torch.autograd.function import FunctionCtx
+
+    assert issubclass(torch.autograd.Function, FunctionCtx)
+    with pytest.warns(FutureWarning, match="mark_shared_storage"):
+        FunctionCtx().mark_shared_storage()
+
+
+def test_hooks_of_norms_are_put_on_and_taken_away_by_themselves() -> None:
+    from maquette.torch.nn.utils.weight_norm import WeightNorm
+
+    layer = nn.Linear(3, 2)
+    before = layer.weight.detach().clone()
+    hook = WeightNorm.apply(layer, "weight", 0)
+    assert {*dict(layer.named_parameters())} == {"bias", "weight_g", "weight_v"}
+    hook.remove(layer)
+    assert torch.allclose(layer.weight, before)
+
+
+def test_data_parallel_calls_the_module_in_one_place() -> None:
+    layer = nn.Linear(3, 2)
+    assert nn.parallel.data_parallel(layer, X).equal(layer(X))
+    assert nn.parallel.data_parallel(layer, (), module_kwargs={"input": X}).equal(layer(X))
+
+
+def test_a_place_of_a_fake_is_further_up_on_request() -> None:
+    lib = torch.library.Library("true_signatures", "FRAGMENT")
+    lib.define("f(Tensor x) -> Tensor")
+    register = torch.library.register_fake
+    register("true_signatures::f", lambda x: x.new_empty(x.shape), lib=lib, _stacklevel=2)
+    assert torch.ops.true_signatures.f(X.to("meta")).shape == X.shape

@@ -120,6 +120,15 @@ class FunctionCtx:
         """Say that forward wrote to these inputs, and returns them."""
         self._dirty = args
 
+    def mark_shared_storage(self, *pairs: tuple[Tensor, Tensor]) -> None:
+        """Nothing, which a FutureWarning says: shared memory is found without it."""
+        warnings.warn(
+            "mark_shared_storage is deprecated: tensors that share memory are found without it, "
+            "and it is no longer needed in a forward",
+            FutureWarning,
+            stacklevel=2,
+        )
+
     def mark_non_differentiable(self, *args: Tensor) -> None:
         """Say that these outputs never require grad."""
         self._non_differentiable = args

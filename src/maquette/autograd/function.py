@@ -28,7 +28,7 @@ from maquette.tensor.tensor import Tensor, alias
 TRANSFORMED: list[Callable[[type[Function], tuple[object, ...]], object] | None] = [None]
 
 
-class Function:
+class Function(FunctionCtx):
     """Base of functions with a derivative written by hand.
 
     Define the static methods ``forward(ctx, *args)`` and ``backward(ctx, *grads)``; or

@@ -194,6 +194,9 @@ class enforce_grad_layout_policy(_KeptFlag):  # PyTorch's name
 
     value: ClassVar[list[bool]] = [True]
 
+    def __init__(self, enable: bool = True) -> None:
+        super().__init__(enable)
+
 
 def is_multithreading_enabled() -> bool:
     """What `set_multithreading_enabled` was told last."""

@@ -21,11 +21,16 @@ Factory = Callable[["OpOverload", int], "Boxed | None"]
 """Makes the callable for an operator and an effective key set; None: skip this key."""
 
 
-def caller_place() -> str:
-    """``file:line`` of the nearest frame that is no machinery: a user's, or an operator's page."""
+def caller_place(level: int = 1) -> str:
+    """``file:line`` of the nearest frame that is no machinery: a user's, or an operator's page.
+
+    level: 2 is that frame's caller, and so on.
+    """
     frame = sys._getframe(1)
     while frame.f_back is not None and _is_machinery(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
+    for _ in range(level - 1):
+        frame = frame.f_back or frame
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 

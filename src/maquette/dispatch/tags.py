@@ -23,6 +23,7 @@ class Tag(enum.Enum):
     nondeterministic_bitwise = "nondeterministic_bitwise"
     nondeterministic_seeded = "nondeterministic_seeded"
     out = "out"
+    out_variant = "out_variant"
     pointwise = "pointwise"
     pt2_compliant_tag = "pt2_compliant_tag"
     reduction = "reduction"

@@ -349,9 +349,15 @@ class CodeGen:
             return f"def {self._func_name}({inner}\n){maybe_return_annotation}:"
         return f"def {self._func_name}({', '.join(free_vars)}){maybe_return_annotation}:"
 
-    def generate_output(self, output_args: Argument, *, descs: object | None = None) -> str:
-        """The statement that returns."""
-        return f"return {output_args!r}"
+    def generate_output(
+        self,
+        output_args: Argument,
+        *,
+        descs: object | None = None,
+        repr_fn: Callable[[object], str] | None = None,
+    ) -> str:
+        """The statement that returns; repr_fn: writes the result, `repr` by default."""
+        return f"return {(repr_fn or repr)(output_args)}"
 
     def process_inputs(self, *args: Any) -> Any:
         """Arguments of the function as the placeholders take them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from maquette.core import pytree
@@ -71,11 +72,18 @@ class PyTreeCodeGen(CodeGen):
             and spec.child(1).type is dict
         )
 
-    def generate_output(self, output_args: Argument, *, descs: object | None = None) -> str:
+    def generate_output(
+        self,
+        output_args: Argument,
+        *,
+        descs: object | None = None,
+        repr_fn: Callable[[object], str] | None = None,
+    ) -> str:
         """The ``return``, nested as the function's result."""
         if self.pytree_info is not None and self.pytree_info.out_spec is not None:
-            return f"return pytree.tree_unflatten({output_args!r}, self._out_spec)"
-        return super().generate_output(output_args)
+            written = (repr_fn or repr)(output_args)
+            return f"return pytree.tree_unflatten({written}, self._out_spec)"
+        return super().generate_output(output_args, descs=descs, repr_fn=repr_fn)
 
 
 _PyTreeCodeGen = PyTreeCodeGen

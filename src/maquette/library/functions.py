@@ -200,15 +200,16 @@ def register_fake(
     /,
     *,
     lib: Library | None = None,
+    _stacklevel: int = 1,
     allow_override: bool = True,
 ) -> F | Callable[[F], F]:
     """Register the function that serves an operator on fake and meta tensors; returns it.
 
-    It has the operator's signature and makes its results by operators on its arguments. Raises
-    RuntimeError for an unknown operator, or one that has a fake unless ``allow_override``.
+    It makes its results by operators. _stacklevel: whose place messages name. Raises RuntimeError
+    for an unknown operator, or one that has a fake unless ``allow_override``.
     """
     _check_operator("register_fake", op)
-    place = caller_place()
+    place = caller_place(_stacklevel)
     opdef = find_opdef(op)
 
     def register(function: F) -> F:
@@ -223,15 +224,12 @@ def register_fake(
 
 
 def impl_abstract(
-    qualname: str, func: F | None = None, *, lib: Library | None = None
+    qualname: str, func: F | None = None, *, lib: Library | None = None, _stacklevel: int = 1
 ) -> F | Callable[[F], F]:
     """The former name of `register_fake`, which says so in a FutureWarning."""
-    warnings.warn(
-        "impl_abstract is now called register_fake; the old name will go",
-        FutureWarning,
-        stacklevel=2,
-    )
-    return register_fake(qualname, func, lib=lib)
+    said = "impl_abstract is now called register_fake; the old name will go"
+    warnings.warn(said, FutureWarning, stacklevel=2)
+    return register_fake(qualname, func, lib=lib, _stacklevel=_stacklevel)
 
 
 def register_autograd(

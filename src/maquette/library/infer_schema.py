@@ -45,7 +45,7 @@ _VALID = (
 
 
 def infer_schema(
-    fn: Callable[..., object],
+    prototype_function: Callable[..., object],
     /,
     *,
     mutates_args: str | Iterable[str],
@@ -65,7 +65,7 @@ def infer_schema(
     """
     given = [tags] if isinstance(tags, Tag) else list(tags)
     assert not {Tag.inplace, Tag.out} <= set(given), "the tags out and inplace exclude each other"
-    reader = _Reader(fn)
+    reader = _Reader(prototype_function)
     parameters = reader.parameters()
     written = reader.written(parameters, mutates_args)
     _check_tagged(reader, given, parameters, written)

@@ -111,6 +111,11 @@ class StorageMethods:
         return self._self().device.type == "cuda"
 
     @property
+    def is_hpu(self) -> bool:
+        """False."""
+        return False
+
+    @property
     def is_sparse(self) -> bool:
         """False."""
         return False

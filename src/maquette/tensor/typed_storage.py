@@ -78,6 +78,16 @@ class TypedStorage:
         """False."""
         return False
 
+    @property
+    def is_hpu(self) -> bool:
+        """False."""
+        return False
+
+    @property
+    def filename(self) -> str | None:
+        """The file that is written to with the storage; None if there is none."""
+        return self._untyped.filename
+
     def size(self) -> int:
         """How many elements it has."""
         return self._untyped.nbytes() // self.dtype.itemsize
@@ -290,6 +300,22 @@ class TypedStorage:
     def bool(self) -> TypedStorage:
         """Its elements as bools."""
         return self._to(kinds.bool_)
+
+    def float8_e5m2(self) -> TypedStorage:
+        """Its elements as float8_e5m2."""
+        return self._to(kinds.float8_e5m2)
+
+    def float8_e4m3fn(self) -> TypedStorage:
+        """Its elements as float8_e4m3fn."""
+        return self._to(kinds.float8_e4m3fn)
+
+    def float8_e5m2fnuz(self) -> TypedStorage:
+        """Its elements as float8_e5m2fnuz."""
+        return self._to(kinds.float8_e5m2fnuz)
+
+    def float8_e4m3fnuz(self) -> TypedStorage:
+        """Its elements as float8_e4m3fnuz."""
+        return self._to(kinds.float8_e4m3fnuz)
 
     def complex_double(self) -> TypedStorage:
         """Its elements as complex128."""

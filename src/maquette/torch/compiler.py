@@ -104,8 +104,36 @@ def _all_kept(guard_entries: list[object]) -> list[bool]:
     return [True] * len(guard_entries)
 
 
+def keep_tensor_guards_unsafe(
+    guard_entries: list[object], keep_parameters: bool = False
+) -> list[bool]:
+    """Which guards a compiler is to keep; there are none."""
+    return _all_kept(guard_entries)
+
+
+def nested_compile_region(
+    fn: F | None = None,
+    *,
+    options: object = None,
+    max_reuse_entries: int = 8,
+    reuse_hash_fn: object = None,
+) -> object:
+    """``fn`` itself, or a decorator that changes nothing."""
+    return (lambda function: function) if fn is None else fn
+
+
+def substitute_in_graph(
+    original_fn: Callable[..., object],
+    *,
+    can_constant_fold_through: bool = False,
+    skip_signature_check: bool = False,
+) -> Callable[[F], F]:
+    """A decorator that changes nothing: the function works by itself."""
+    return lambda function: function
+
+
 # Which guards a compiler is to keep; there are none.
-keep_portable_guards_unsafe = keep_tensor_guards_unsafe = skip_all_guards_unsafe = _all_kept
+keep_portable_guards_unsafe = skip_all_guards_unsafe = _all_kept
 skip_guard_on_all_nn_modules_unsafe = skip_guard_on_inbuilt_nn_modules_unsafe = _all_kept
 skip_guard_on_globals_unsafe = _all_kept
 

@@ -102,9 +102,15 @@ def load_state_dict(*args: object, **kwargs: object) -> NoReturn:
     _no_network("load_state_dict")
 
 
-def tqdm(iterable: object = None, **options: object) -> object:
-    """What is looped over, or a bar that shows nothing: nothing is fetched that would take time."""
-    return _Silent() if iterable is None else iterable
+def tqdm(
+    total: int | None = None,
+    disable: bool = False,
+    unit: str | None = None,
+    *args: object,
+    **kwargs: object,
+) -> _Silent:
+    """A bar that shows nothing: nothing is fetched that would take time."""
+    return _Silent()
 
 
 class _Silent:
@@ -143,12 +149,24 @@ def load(
     return _entry(repo_or_dir, model)(*args, **kwargs)
 
 
-def list(github: str, *args: object, **options: object) -> NoReturn:
+def list(
+    github: str,
+    force_reload: bool = False,
+    skip_validation: bool = False,
+    trust_repo: bool | str | None = "check",
+    verbose: bool = True,
+) -> NoReturn:
     """RuntimeError: nothing is fetched."""
     _no_network(f"list({github!r})")
 
 
-def help(github: str, model: str, *args: object, **options: object) -> NoReturn:
+def help(
+    github: str,
+    model: str,
+    force_reload: bool = False,
+    skip_validation: bool = False,
+    trust_repo: bool | str | None = "check",
+) -> NoReturn:
     """RuntimeError: nothing is fetched."""
     _no_network(f"help({github!r}, {model!r})")
 

@@ -37,6 +37,15 @@ class TensorType(type):
         """A tensor of this dtype: of data, or of sizes and uninitialised."""
         return legacy(cls.dtype, args, {"device": cls.device_type} | kwargs)
 
+    def __getattr__(cls, name: str) -> object:
+        """What `torch.Tensor` has by this name: ``torch.FloatTensor.add``."""
+        if name.startswith("__"):
+            raise AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'")
+        return getattr(Tensor, name)
+
+    def __dir__(cls) -> list[str]:
+        return sorted({*super().__dir__(), *dir(Tensor)})
+
     def __repr__(cls) -> str:
         return f"<class '{cls.__module__}.{cls.__name__}'>"
 

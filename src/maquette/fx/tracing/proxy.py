@@ -474,9 +474,9 @@ class ParameterProxy(Proxy):
         """The parameter's shape."""
         return self.param.shape
 
-    def size(self, *args: Any) -> Any:
-        """The parameter's shape, or one size of it."""
-        return self.param.size(*args)
+    def size(self) -> Any:
+        """The parameter's shape."""
+        return self.param.size()
 
     def dim(self) -> int:
         """The parameter's number of dimensions."""

@@ -183,6 +183,10 @@ class BlockMask:
         mask_mod: MaskMod | None = None,
         seq_lengths: tuple[int, int] | None = None,
         compute_q_blocks: bool = True,
+        *,
+        dq_write_order: Tensor | None = None,
+        dq_write_order_full: Tensor | None = None,
+        dq_kv_order: Any = None,
     ) -> BlockMask:
         """The mask of these blocks; which queries see each block of keys is worked out."""
         if kv_indices.ndim < 2:
@@ -204,6 +208,8 @@ class BlockMask:
         return cls(
             seq_lengths, kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices,
             *q, *full_q, size, mask_mod or noop_mask,
+            dq_write_order=dq_write_order, dq_write_order_full=dq_write_order_full,
+            dq_kv_order=dq_kv_order,
         )  # fmt: skip
 
     def as_tuple(self, flatten: bool = True) -> tuple[Any, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from maquette.core.device import device
 from maquette.nn.base import Module
@@ -39,6 +39,14 @@ class DataParallel(Module):
         return self.module(*inputs, **kwargs)
 
 
-def data_parallel(*args: object, **kwargs: object) -> NoReturn:
-    """Not there yet: NotImplementedError."""
-    raise NotImplementedError("data_parallel is not supported by maquette yet: call the module")
+def data_parallel(
+    module: Module,
+    inputs: Any,
+    device_ids: Devices | None = None,
+    output_device: int | device | None = None,
+    dim: int = 0,
+    module_kwargs: dict[str, Any] | None = None,
+) -> Any:
+    """The module of the inputs, in one place; NotImplementedError if devices are named."""
+    given = inputs if isinstance(inputs, tuple) else () if inputs is None else (inputs,)
+    return DataParallel(module, device_ids, output_device, dim)(*given, **(module_kwargs or {}))

@@ -19,6 +19,7 @@ from maquette.core.device import device as Device
 from maquette.nn.base import Module
 from maquette.nn.default_group import DEFAULT_GROUP
 from maquette.nn.lazy_parameter import is_lazy
+from maquette.nn.parameter import Parameter
 from maquette.tensor.tensor import Tensor
 
 _UNUSED = (
@@ -45,7 +46,7 @@ class DistributedDataParallel(Module):
         device_ids: Sequence[int | Device] | None = None,
         output_device: int | Device | None = None,
         dim: int = 0,
-        broadcast_buffers: bool = True,
+        broadcast_buffers: bool | None = None,
         init_sync: bool = True,
         process_group: object = None,
         bucket_cap_mb: float | None = None,
@@ -53,8 +54,21 @@ class DistributedDataParallel(Module):
         check_reduction: bool = False,
         gradient_as_bucket_view: bool = False,
         static_graph: bool = False,
-        **options: Any,
+        delay_all_reduce_named_params: Sequence[tuple[str, Parameter]] | None = None,
+        param_to_hook_all_reduce: Parameter | None = None,
+        mixed_precision: object = None,
+        device_mesh: object = None,
+        skip_all_reduce_unused_params: bool = False,
+        bucket_cap_mb_list: list[int] | None = None,
+        batched_grad_copy: bool = False,
+        forward_sync_buffers: bool | None = None,
     ) -> None:
+        options = {
+            "delay_all_reduce_named_params": delay_all_reduce_named_params,
+            "param_to_hook_all_reduce": param_to_hook_all_reduce,
+            "mixed_precision": mixed_precision,
+            "device_mesh": device_mesh,
+        }
         super().__init__()
         if process_group is None and DEFAULT_GROUP[0] is None:
             raise ValueError(
@@ -94,7 +108,8 @@ class DistributedDataParallel(Module):
         self.device_ids = list(device_ids) if device_ids else None
         self.output_device = output_device
         self.dim = dim
-        self.broadcast_buffers = broadcast_buffers
+        asked = (broadcast_buffers, forward_sync_buffers)
+        self.broadcast_buffers = all(each is None or each for each in asked)
         self.find_unused_parameters = find_unused_parameters
         self.gradient_as_bucket_view = gradient_as_bucket_view
         self.static_graph = static_graph
@@ -141,6 +156,27 @@ class DistributedDataParallel(Module):
     ) -> contextlib.AbstractContextManager[None]:
         """A block in which processes may run out of inputs at different times: of one process."""
         return contextlib.nullcontext()
+
+    def scatter(
+        self, inputs: tuple[Any, ...], kwargs: dict[str, Any], device_ids: object
+    ) -> tuple[tuple[Any, ...], tuple[dict[str, Any], ...]]:
+        """The inputs of each device, of which there is one."""
+        return (inputs,), (kwargs,)
+
+    def to_kwargs(
+        self, inputs: tuple[Any, ...], kwargs: dict[str, Any], device_id: object
+    ) -> tuple[tuple[Any, ...], tuple[dict[str, Any], ...]]:
+        """The inputs of the one device."""
+        return (inputs,), (kwargs,)
+
+    def gather(self, outputs: Any, output_device: object) -> Any:
+        """The outputs of the one device."""
+        return outputs[0] if isinstance(outputs, list | tuple) and len(outputs) == 1 else outputs
+
+    def will_sync_module_buffers(self) -> bool:
+        """Whether buffers would be sent before a forward, if there were processes to send to."""
+        wanted = self.require_forward_param_sync and self.broadcast_buffers
+        return bool(wanted and next(self.module.buffers(), None) is not None)
 
     def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> NoReturn:
         """Not there: NotImplementedError, nothing is sent that a hook could change."""

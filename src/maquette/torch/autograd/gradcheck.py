@@ -121,7 +121,7 @@ def gradgradcheck(
     check_fwd_over_rev: bool = False,
     check_rev_over_rev: bool = True,
     fast_mode: bool = False,
-    masked: bool | None = None,
+    masked: bool = False,
 ) -> bool:
     """`gradcheck` of the gradients, as functions of inputs and of the outputs' gradients.
 

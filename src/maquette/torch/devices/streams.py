@@ -18,8 +18,13 @@ class Event:
     """A moment, which has come when it is recorded."""
 
     def __init__(
-        self, device: object = None, enable_timing: bool = False, **options: object
+        self,
+        device: Device | str | int | None = None,
+        enable_timing: bool = False,
+        **options: object,
     ) -> None:
+        self.device = Device("cpu") if device is None else Device(device)
+        self.event_id = 0
         self._seconds: float | None = None
 
     def record(self, stream: Stream | None = None) -> None:

@@ -81,8 +81,7 @@ ADVICE = {
     **dict.fromkeys(
         (
             f"cuda.{name}"
-            for name in "comm gds green_contexts jiterator nccl nvtx profiler sparse "
-            "tunable".split()
+            for name in "comm gds green_contexts jiterator nccl profiler sparse tunable".split()
         ),
         _NO_DEVICE,
     ),

@@ -93,13 +93,6 @@ _NAMES = {
         )
     },
     "autograd.variable": {"use torch.Tensor": "VariableMeta"},
-    "utils.flop_counter": {
-        "give custom_mapping= to FlopCounterMode, or an operator's cost on its page": "addmm_flop "
-        "baddbmm_flop bmm_flop conv_backward_flop conv_flop conv_flop_count mm_flop "
-        "register_flop_formula sdpa_backward_flop sdpa_backward_flop_count sdpa_flop "
-        "sdpa_flop_count shape_wrapper normalize_tuple get_shape convert_num_with_suffix "
-        "convert_to_percent_str get_suffix_str"
-    },
     "cuda": {
         "use torch.UntypedStorage": "BFloat16Storage BoolStorage ByteStorage CharStorage "
         "ComplexDoubleStorage ComplexFloatStorage DoubleStorage FloatStorage HalfStorage "
@@ -184,16 +177,9 @@ def _as_it_is(marked: T) -> T:
     return marked
 
 
-def _as_it_is_whatever(*arguments: object, **options: object) -> Callable[[T], T]:
-    """A decorator that gives back what it is put on."""
-    return _as_it_is
-
-
 # Decorators that programs put on their classes and functions when they are imported: what is marked
 # works by itself, and what reads the mark is absent.
 _DECORATORS: dict[tuple[str, str], Callable[..., object]] = {
-    ("compiler", "nested_compile_region"): _as_it_is,
-    ("compiler", "substitute_in_graph"): _as_it_is_whatever,
     ("jit", "interface"): _as_it_is,
     ("jit", "script_method"): _as_it_is,
 }

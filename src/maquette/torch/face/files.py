@@ -55,6 +55,7 @@ _FILES = {
     "utils.benchmark.timer": "utils.benchmark.utils.timer",
     "utils.data.collate": "utils.data._utils.collate",
     "utils.data.loader": "utils.data.dataloader",
+    "utils.flop_formulas": "utils.flop_counter",
 }
 # By the path and the class.
 _CLASSES = {

@@ -82,8 +82,9 @@ def _check_scored_boxes(dets: Tensor, scores: Tensor) -> None:
     )
     check(
         dets.dtype == scores.dtype,
-        lambda: f"nms: boxes should have the same dtype as scores, got {dets.dtype} and "
-        f"{scores.dtype}",
+        lambda: (
+            f"nms: boxes should have the same dtype as scores, got {dets.dtype} and {scores.dtype}"
+        ),
     )
 
 

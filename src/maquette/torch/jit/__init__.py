@@ -38,8 +38,14 @@ def is_tracing() -> bool:
     return False
 
 
-def script(obj: F, *args: object, **kwargs: object) -> F:
-    """``obj`` itself: Python runs it."""
+def script(
+    obj: F,
+    optimize: None = None,
+    _frames_up: int = 0,
+    _rcb: object = None,
+    example_inputs: object = None,
+) -> F:
+    """``obj`` itself: Python runs it. example_inputs: not needed, as are the others."""
     return obj
 
 

@@ -12,11 +12,23 @@ def is_available() -> bool:
     return False
 
 
-def _absent(*args: object) -> NoReturn:
+def _absent() -> NoReturn:
     raise RuntimeError("ITT functions not installed. Are you sure you have a ITT build?")
 
 
-range_push = range_pop = mark = _absent
+def range_push(msg: str) -> NoReturn:
+    """RuntimeError."""
+    _absent()
+
+
+def range_pop() -> NoReturn:
+    """RuntimeError."""
+    _absent()
+
+
+def mark(msg: str) -> NoReturn:
+    """RuntimeError."""
+    _absent()
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import time
+import uuid
 from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any
@@ -91,7 +92,10 @@ def schedule(
 
 
 def tensorboard_trace_handler(
-    dir_name: str, worker_name: str | None = None, use_gzip: bool = False
+    dir_name: str,
+    worker_name: str | None = None,
+    use_gzip: bool = False,
+    use_python_export: bool = False,
 ) -> Callable[[Any], None]:
     """An ``on_trace_ready`` that writes each trace to a file in a folder."""
 
@@ -129,7 +133,8 @@ class profile:
         execution_trace_observer: object = None,
         acc_events: bool = False,
         use_cuda: bool | None = None,
-        custom_trace_id_callback: object = None,
+        custom_trace_id_callback: Callable[[], str] | None = None,
+        post_processing_timeout_s: float | None = None,
     ) -> None:
         self.activities = set(activities or supported_activities())
         self.schedule = schedule or _default_schedule_fn
@@ -142,6 +147,8 @@ class profile:
             "with_flops": with_flops,
         }
         self.acc_events = acc_events
+        self._make_trace_id = custom_trace_id_callback
+        self._trace_id = ""
         self.step_num = 0
         self.current_action = self.schedule(0)
         self.profiler: whole | None = None
@@ -189,6 +196,8 @@ class profile:
             before = None
         if now in _RECORDS and before not in _RECORDS:
             self.profiler = whole(**self._options)
+            make = self._make_trace_id
+            self._trace_id = uuid.uuid4().hex.upper() if make is None else make()
             self.profiler.__enter__()
 
     def _stop_recording(self) -> None:
@@ -228,7 +237,7 @@ class profile:
             group_by_input_shape, group_by_stack_n, group_by_overload_name
         )
 
-    def export_chrome_trace(self, path: str) -> None:
+    def export_chrome_trace(self, path: str, use_python_export: bool = False) -> None:
         """Write a trace for viewers; compressed where the path ends in ``.gz``."""
         plain = path.removesuffix(".gz")
         self.events().export_chrome_trace(plain)
@@ -245,6 +254,14 @@ class profile:
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
         """Write stacks for flame graphs."""
         self.events().export_stacks(path, metric)
+
+    def get_trace_id(self) -> str | None:
+        """What names the round that is, or was last, recorded; None before there is one."""
+        return self._trace_id or None
+
+    def set_custom_trace_id_callback(self, callback: Callable[[], str]) -> None:
+        """Have a function name the rounds from the next on."""
+        self._make_trace_id = callback
 
     def add_metadata(self, key: str, value: str) -> None:
         """Add a text to the traces that are written."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from contextlib import ContextDecorator
 from typing import Any
 
@@ -78,6 +80,8 @@ class profile:
         experimental_config: object = None,
         acc_events: bool = False,
         custom_trace_id_callback: object = None,
+        post_processing_timeout_s: float | None = None,
+        activity_filters: object = None,
     ) -> None:
         self.enabled, self.use_device = enabled, use_device
         self.record_shapes = record_shapes or with_flops
@@ -138,13 +142,35 @@ class profile:
         """The sum of all events."""
         return self.function_events.total_average()
 
-    def table(self, *args: Any, **kwargs: Any) -> str:
+    def table(
+        self,
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        max_src_column_width: int = 75,
+        max_name_column_width: int = 55,
+        max_shapes_column_width: int = 80,
+        header: str | None = None,
+        top_level_events_only: bool = False,
+    ) -> str:
         """The events as text; `EventList.table`."""
-        return self.function_events.table(*args, **kwargs)
+        return self.function_events.table(
+            sort_by, row_limit, max_src_column_width, max_name_column_width,
+            max_shapes_column_width, header, top_level_events_only,
+        )  # fmt: skip
 
-    def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
-        """Write a trace for viewers."""
+    def export_chrome_trace(
+        self,
+        path: str | os.PathLike[str],
+        metadata: Mapping[str, object] | None = None,
+        use_python_export: bool = False,
+    ) -> None:
+        """Write a trace for viewers, and these texts in it. It is always Python that writes."""
         self.function_events.export_chrome_trace(path)
+        if metadata:
+            with open(path, encoding="utf-8") as file:
+                trace = json.load(file) | dict(metadata)
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(trace, file)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
         """Write stacks for flame graphs; RuntimeError where none were recorded."""

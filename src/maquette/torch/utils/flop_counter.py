@@ -12,21 +12,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from maquette.core.symbols import node_of
+from maquette.dispatch.higher_order import HigherOrderOperator
 from maquette.dispatch.modes import TorchDispatchMode
 from maquette.dispatch.module_calls import around_modules
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tls import node_observers, tls
 from maquette.library.costs import cost_of
 from maquette.torch.face.forwarding import forward
-
-_COUNTED = frozenset(
-    f"aten::{name}"
-    for name in (
-        "mm addmm bmm baddbmm _scaled_mm convolution _convolution convolution_backward "
-        "_scaled_dot_product_efficient_attention _scaled_dot_product_efficient_attention_backward "
-        "_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_backward"
-    ).split()
+from maquette.torch.utils.flop_formulas import (
+    BY_PAGE,
+    flop_registry,
+    register_flop_formula,
+    shape_wrapper,
 )
+
 _GLOBAL = "Global"
 
 
@@ -56,7 +55,7 @@ class _Watcher(TorchDispatchMode):
             inside = context  # in backward: where the node was made
         st.node_context = inside
         result = func(*args, **(kwargs or {}))
-        if isinstance(func, OpOverload):
+        if isinstance(func, OpOverload | HigherOrderOperator):
             self._counter.count(func, inside, args, kwargs or {}, result)
         return result
 
@@ -82,7 +81,11 @@ class FlopCounterMode:
                 "mods argument is not needed anymore, you can stop passing it", stacklevel=2
             )
         self.depth, self.display = depth, display
-        self.custom_mapping = dict(custom_mapping or {})
+        own = {
+            op: f if getattr(f, "_get_raw", False) else shape_wrapper(f)
+            for op, f in (custom_mapping or {}).items()
+        }
+        self.flop_registry = flop_registry | own
         self.flop_counts: dict[str, Counter[Any]] = defaultdict(Counter)
         self.running: tuple[str, ...] = ()
         self._watcher = _Watcher(self)
@@ -91,30 +94,25 @@ class FlopCounterMode:
 
     def counts(self, op: OpOverload) -> bool:
         """Whether calls of an operator are counted."""
-        packet = op.overloadpacket
-        return packet in self.custom_mapping or packet._qualified_op_name in _COUNTED
+        return op.overloadpacket in self.flop_registry
 
     def count(
         self,
-        op: OpOverload,
+        op: OpOverload | HigherOrderOperator,
         modules: tuple[str, ...],
         args: tuple[object, ...],
         kwargs: Mapping[str, object],
         result: object,
     ) -> None:
         """Add the FLOPs of one call to the whole and to each module that it ran in."""
-        packet = op.overloadpacket
-        own = self.custom_mapping.get(packet)
-        if own is not None:
-            if getattr(own, "_get_raw", False):  # it is called with the values themselves
-                flops = own(*args, **kwargs, out_val=result)
-            else:
-                named = {name: _shape(value) for name, value in kwargs.items()}
-                flops = own(*map(_shape, args), **named, out_shape=_shape(result))
-        elif self.counts(op):
-            flops = cost_of(op, args, kwargs, result).flops
-        else:
+        packet = op.overloadpacket if isinstance(op, OpOverload) else op
+        formula = self.flop_registry.get(packet)
+        if formula is None:
             return
+        if isinstance(op, OpOverload) and formula is BY_PAGE.get(op.overloadpacket):
+            flops = cost_of(op, args, kwargs, result).flops  # of this overload
+        else:
+            flops = formula(*args, **kwargs, out_val=result)
         for name in {_GLOBAL, *modules}:
             # A number of sizes stays one: an int of it would be a guard.
             self.flop_counts[name][packet] += flops if node_of(flops) is not None else int(flops)
@@ -184,10 +182,5 @@ class FlopCounterMode:
         return f"{self._root}.{name}" if name else self._root
 
 
-def _shape(value: object) -> object:
-    if isinstance(value, (tuple, list)):
-        return type(value)(_shape(v) for v in value)
-    return getattr(value, "shape", value)
-
-
-__getattr__ = forward(__name__)
+__all__ = ["FlopCounterMode", "register_flop_formula"]
+__getattr__ = forward(__name__, "maquette.torch.utils.flop_formulas")

@@ -103,6 +103,14 @@ class WeakIdKeyDictionary(MutableMapping[Any, Any]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {id(self):#x}>"
 
+    def pop(self, key: Any, *args: Any) -> Any:
+        """Take a key out; its value, or the default if there is one. KeyError if there is none."""
+        return self.data.pop(self.ref_type(key), *args)
+
+    def update(self, dict: Any = None, **kwargs: Any) -> None:  # type: ignore[override]  # PyTorch's
+        """Take over the entries of a mapping, or of pairs."""
+        super().update(() if dict is None else dict, **kwargs)
+
     def keyrefs(self) -> list[Ref]:
         """The weak references to the keys."""
         return list(self.data)

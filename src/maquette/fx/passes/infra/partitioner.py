@@ -16,16 +16,24 @@ _ITEM = "_operator.getitem"
 class Partition:
     """Nodes that are to run as one."""
 
-    def __init__(self, id: int | None = None, nodes: Iterable[Node] | None = None) -> None:
+    def __init__(
+        self,
+        id: int | None = None,
+        nodes: Iterable[Node] | None = None,
+        node_orders: Iterable[int] | None = None,
+    ) -> None:
+        """node_orders: a number for each node, by which a program may order them."""
         self.id = id
-        self.nodes: dict[Node, None] = dict.fromkeys(nodes or ())
+        given = tuple(nodes or ())
+        orders = (None,) * len(given) if node_orders is None else node_orders
+        self.nodes: dict[Node, int | None] = dict(zip(given, orders, strict=True))
 
     def __repr__(self) -> str:
-        return str(list(self.nodes))
+        return str(self.nodes)
 
-    def add_node(self, node: Node) -> None:
+    def add_node(self, node: Node, node_order: int | None = None) -> None:
         """Add a node."""
-        self.nodes[node] = None
+        self.nodes[node] = node_order
 
     def remove_node(self, node: Node) -> None:
         """Take a node out."""
@@ -46,7 +54,8 @@ class CapabilityBasedPartitioner:
 
     allows_single_node_partition: whether one operation alone is worth a part. non_compute_ops:
     names of functions that are no work, as views are. allowed_single_node_partition_ops: names of
-    those that are worth a part alone all the same.
+    those that are worth a part alone all the same. skip_horizontal_fusion: put together only what
+    one hands to the other.
     """
 
     def __init__(
@@ -56,12 +65,14 @@ class CapabilityBasedPartitioner:
         allows_single_node_partition: bool = False,
         non_compute_ops: Sequence[str] | None = None,
         allowed_single_node_partition_ops: Sequence[str] | None = None,
+        skip_horizontal_fusion: bool = False,
     ) -> None:
         self.graph_module = graph_module
         self.operator_support = operator_support
         self.allows_single_node_partition = allows_single_node_partition
         self.non_compute_ops = non_compute_ops or []
         self.allowed_single_node_partition_ops = allowed_single_node_partition_ops or []
+        self.skip_horizontal_fusion = skip_horizontal_fusion
 
     def propose_partitions(self) -> list[Partition]:
         """Parts that can run as one, each as large as it may be; the last of the graph first."""
@@ -76,6 +87,8 @@ class CapabilityBasedPartitioner:
             others = list(parts)
             parts.append(mine)
             for other in others:
+                if self.skip_horizontal_fusion and not _hands_on(mine, other):
+                    continue
                 if _can_merge(mine, other, parts):
                     mine.nodes.update(other.nodes)
                     parts.remove(other)
@@ -137,6 +150,12 @@ class CapabilityBasedPartitioner:
     def partition_and_fuse(self, prefix: str = "fused_") -> GraphModule:
         """Propose, and fuse what was proposed."""
         return self.fuse_partitions(self.propose_partitions(), prefix)
+
+
+def _hands_on(one: Partition, other: Partition) -> bool:
+    """Whether a node of one part takes what a node of the other gives."""
+    pairs = ((one, other), (other, one))
+    return any(user in b.nodes for a, b in pairs for node in a.nodes for user in node.users)
 
 
 def _can_merge(one: Partition, other: Partition, parts: list[Partition]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -117,6 +118,16 @@ class ConcatDataset(Dataset[object]):
     def cumsum(sequence: Iterable[Sized]) -> list[int]:
         """Where each data set ends."""
         return list(itertools.accumulate(len(each) for each in sequence))
+
+    @property
+    def cummulative_sizes(self) -> list[int]:
+        """`cumulative_sizes`, as it was once written, which a FutureWarning says."""
+        warnings.warn(
+            "`cummulative_sizes` attribute is renamed to `cumulative_sizes`",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return self.cumulative_sizes
 
     def __getitem__(self, index: int) -> object:
         size = len(self)
