@@ -55,15 +55,23 @@ _TYPES: dict[str, Any] = {
     "memory_format": memory_format,
     "device": device,
     "generator": Generator,
+    "none": type(None),
 }
 
 
 def _python_type(kind: SchemaType) -> Any:
+    """The Python type of a schema's."""
     if kind.is_optional:
         return typing.Optional[_python_type(kind.elem)]  # noqa: UP045  # tests look for Union
     if kind.is_list:
         return typing.List[_python_type(kind.elem)]  # type: ignore[misc]  # noqa: UP006
+    if kind.kind in _CONTAINERS:
+        return _CONTAINERS[kind.kind][tuple(map(_python_type, kind.params))]
     return _TYPES.get(kind.kind, Any)
+
+
+_CONTAINERS: dict[str, Any] = {"tuple": typing.Tuple, "dict": typing.Dict}  # noqa: UP006
+_torchscript_type_to_python_type = _python_type  # what PyTorch's helpers call it
 
 
 def signature_of_schema(schema: FunctionSchema) -> inspect.Signature:
@@ -208,7 +216,7 @@ def type_matches(signature_type: Any, argument_type: Any) -> bool:
         return argument_type in (list, tuple) or (inner is int and argument_type is int)
     if signature_type is numbers.Number:
         return argument_type in (int, float, bool, complex)
-    if signature_type is float and argument_type is int:
+    if (signature_type, argument_type) in ((float, int), (int, dtype)):  # schemas take ScalarType
         return True
     given_origin = typing.get_origin(argument_type) or argument_type
     return (

@@ -118,6 +118,7 @@ _HERE = {
         ),
         "helpers.schema_types",
     ),
+    "InferredType": "helpers.inferred_types",
     **dict.fromkeys(
         (
             "TypedStorage",

@@ -213,8 +213,8 @@ def lacking(elem: SchemaType) -> SchemaType:
 def constructed(name: str, params: tuple[SchemaType, ...]) -> SchemaType:
     """``Dict(K, V)``, ``Union(...)``, ...; for the name "" a tuple type ``(T, U)``."""
     written = f"{name}({', '.join(p.written for p in params)})"
-    long = f"{name or 'Tuple'}[{', '.join(p.long for p in params)}]"
-    real = f"{name or 'Tuple'}[{', '.join(p.real_long for p in params)}]"
+    long = f"{name or 'Tuple'}[{', '.join(p.long for p in params) or '()'}]"
+    real = f"{name or 'Tuple'}[{', '.join(p.real_long for p in params) or '()'}]"
     return SchemaType(name.lower() or "tuple", written, long, real, params)
 
 

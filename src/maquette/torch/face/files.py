@@ -24,6 +24,7 @@ _FILES = {
     "distributed.work": "distributed.distributed_c10d",
     "families.quasirandom": "quasirandom",
     "helpers.futures": "futures",
+    "helpers.inferred_types": "",
     "helpers.schema_types": "",
     "internals": "_C",
     "library.custom_op": "_library.custom_ops",
