@@ -122,3 +122,12 @@ def test_arguments_of_to_stand_in_order(args, options):
 def test_a_module_is_not_copied_by_to():
     with pytest.raises(RuntimeError, match="does not accept copy"):
         nn.Linear(1, 1).to("cpu", copy=True)
+
+
+@pytest.mark.parametrize("name", ["cuda", "xpu", "ipu"])
+def test_a_method_of_a_kind_of_device_refuses_another_kind(name: str) -> None:
+    for moved in (mq.nn.Linear(1, 1), mq.zeros(1)):
+        with pytest.raises(RuntimeError, match=f"must be {name} device, got cpu"):
+            getattr(moved, name)("cpu")
+        with mq.FakeTensorMode(), pytest.raises(RuntimeError, match=f"must be {name} device"):
+            getattr(moved, name)(mq.device("meta"))

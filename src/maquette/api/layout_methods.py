@@ -13,6 +13,7 @@ from typing import NoReturn
 from maquette.aten.view.copies import converted
 from maquette.autograd.view_history import look_of, see
 from maquette.core.device import device as Device
+from maquette.core.device import device_of_type
 from maquette.core.dtype import dtype as DType
 from maquette.core.dtype import float32
 from maquette.tensor.history import TypedLeaf
@@ -34,8 +35,7 @@ def _moved_to(kind: str) -> Callable[..., Tensor]:
         non_blocking: bool = False,
         memory_format: object = None,
     ) -> Tensor:
-        where = Device(kind) if device is None else Device(device)
-        return converted(self, None, where, non_blocking, False, None)
+        return converted(self, None, device_of_type(kind, device), non_blocking, False, None)
 
     method.__name__ = kind
     method.__doc__ = f"This tensor on a {kind} device, by default the first."

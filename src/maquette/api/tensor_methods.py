@@ -15,6 +15,7 @@ from maquette.aten.view.copies import _local_scalar_dense, converted
 from maquette.aten.view.reshaping import matrix_H, mH, mT, numpy_T
 from maquette.core import dtype as dtypes
 from maquette.core.device import device as Device
+from maquette.core.device import device_of_type
 from maquette.core.dtype import dtype as DType
 from maquette.core.layout import memory_format as MemoryFormat
 from maquette.core.meta import TensorMeta
@@ -115,7 +116,7 @@ def cuda(
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """This tensor on a cuda device, by default the first."""
-    where = Device("cuda") if device is None else _device(device)
+    where = device_of_type("cuda", device)
     return converted(self, None, where, non_blocking, False, memory_format)
 
 

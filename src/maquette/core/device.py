@@ -124,3 +124,18 @@ def canonical(where: device) -> device:
     if where.type in _HAVE_NO_INDEX:
         return where if where.index is None else device(where.type)
     return where if where.index is not None else device(where.type, 0)
+
+
+def device_of_type(kind: str, where: "str | int | device | None") -> device:
+    """The device that ``tensor.cuda(where)`` means: an index, or a device, which is of that type.
+
+    None is the type's own, without an index; RuntimeError for a device of another type.
+    """
+    if where is None:
+        return device(kind)
+    found = device(kind, where) if isinstance(where, int) else device(where)
+    check(
+        found.type == kind,
+        lambda: f"Invalid device, must be {kind} device, got {found}; to() takes any device",
+    )
+    return found

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from maquette.api import functions as mq
 from maquette.autograd import no_grad
 from maquette.core import dtype as dtypes
-from maquette.core.device import device
+from maquette.core.device import device, device_of_type
 from maquette.core.layout import memory_format
 from maquette.core.promotion import PYTHON_DTYPES
 from maquette.dispatch.subclasses import is_traceable_wrapper_subclass
@@ -250,8 +250,5 @@ def _floating_to(dtype: dtypes.dtype) -> Convert:
 
 
 def _to_device(kind: str, index: DeviceLike | None) -> Convert:
-    if index is None:
-        target = device(kind)
-    else:
-        target = device(kind, index) if isinstance(index, int) else device(index)
+    target = device_of_type(kind, index)
     return lambda t: t.to(target)
