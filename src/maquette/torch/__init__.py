@@ -118,7 +118,7 @@ _HERE = {
         ),
         "helpers.schema_types",
     ),
-    "InferredType": "helpers.inferred_types",
+    "InferredType": "jit.inferred_types",
     **dict.fromkeys(
         (
             "TypedStorage",
