@@ -8,9 +8,9 @@ from __future__ import annotations
 from maquette.torch import _VF as _VariableFunctionsClass  # noqa: F401  # pickled functions name it
 from maquette.torch.dispatch_queries import *  # noqa: F403  # questions to the dispatcher
 from maquette.torch.face.forwarding import forward, without_underscores
-from maquette.torch.jit.inferred_types import *  # noqa: F403  # what a value's type is
 from maquette.torch.helpers.schema_types import *  # noqa: F403  # what an argument's type is asked to be
 from maquette.torch.internals import *  # noqa: F403  # private names that programs' tests call
+from maquette.torch.jit.inferred_types import *  # noqa: F403  # what a value's type is
 from maquette.torch.saving.archives import PyTorchFileReader, PyTorchFileWriter
 from maquette.transforms.inspection import (
     is_vmap_fallback_warning_enabled as _debug_only_are_vmap_fallback_warnings_enabled,
