@@ -8,6 +8,10 @@ import pytest
 
 import maquette.torch as torch
 import maquette.torch.distributed.checkpoint as checkpoint
+from maquette.torch.distributed.checkpoint.format_utils import (
+    dcp_to_torch_save,
+    torch_save_to_dcp,
+)
 from maquette.torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 
@@ -99,3 +103,41 @@ def test_a_save_in_the_background_is_done_when_it_is_asked_for(tmp_path: Path) -
 def test_what_plans_for_more_processes_is_absent_by_name() -> None:
     with pytest.raises(NotImplementedError, match=r"SavePlanner .*one process"):
         checkpoint.SavePlanner()
+
+
+def test_what_fails_is_told_by_the_process(tmp_path: Path) -> None:
+    """PyTorch raises that class alone; here it is what failed, too."""
+    checkpoint.save({"x": torch.ones(2)}, checkpoint_id=tmp_path)
+    with pytest.raises(checkpoint.CheckpointException, match="Size mismatch") as caught:
+        checkpoint.load({"x": torch.ones(3)}, checkpoint_id=tmp_path)
+    assert isinstance(caught.value, ValueError)
+    assert list(caught.value.failures) == [0]
+    with pytest.raises(FileNotFoundError, match="metadata") as caught:
+        checkpoint.load({"x": torch.ones(3)}, checkpoint_id=tmp_path / "nowhere")
+    assert isinstance(caught.value, checkpoint.CheckpointException)
+
+
+@pytest.mark.parametrize("name", [".metadata", "__0_0.distcp"])
+def test_a_damaged_folder_is_refused_by_the_file(name: str, tmp_path: Path) -> None:
+    checkpoint.save({"x": torch.ones(2)}, checkpoint_id=tmp_path)
+    whole = (tmp_path / name).read_bytes()
+    for end in range(0, len(whole), 7):
+        (tmp_path / name).write_bytes(whole[:end])
+        with pytest.raises(torch.serialization.FileError, match=name):
+            checkpoint.load({"x": torch.zeros(2)}, checkpoint_id=tmp_path)
+
+
+def test_a_folder_becomes_a_file_and_a_file_a_folder(tmp_path: Path) -> None:
+    state = {"a": {"b": torch.ones(2), "c": {0: 1}}, "l": [torch.zeros(1), {"d": (1, 2)}]}
+    state["n"] = None
+    checkpoint.save(state, checkpoint_id=tmp_path / "folder")
+    dcp_to_torch_save(tmp_path / "folder", tmp_path / "file.pt")
+    torch_save_to_dcp(tmp_path / "file.pt", tmp_path / "again")
+    dcp_to_torch_save(tmp_path / "again", tmp_path / "again.pt")
+    for name in ("file.pt", "again.pt"):
+        made = torch.load(tmp_path / name)
+        assert made["a"]["b"].tolist() == [1.0, 1.0]
+        assert made["a"]["c"] == {"0": 1}
+        assert made["l"][0].tolist() == [0.0]
+        assert made["l"][1:] == [{"d": (1, 2)}]
+        assert made["n"] is None

@@ -51,7 +51,7 @@ ADVICE = {
     **dict.fromkeys(
         (
             f"distributed.checkpoint.{name}"
-            for name in "_fsspec_filesystem default_planner format_utils hf_storage logger "
+            for name in "_fsspec_filesystem default_planner hf_storage logger "
             "logging_handlers optimizer planner planner_helpers quantized_hf_storage resharding "
             "staging storage utils".split()
         ),

@@ -202,7 +202,7 @@ def load(
                     f"{name_of(file)}: mmap can only be used with files saved with "
                     f"`torch.save(_use_new_zipfile_serialization=True), this one is older"
                 )
-            with _named_errors(file, trusted is not None):
+            with named_errors(file, trusted is not None):
                 return legacy_files.load(file, legacy_files.How(map_location, trusted, encoding))
         place = cast("str | device | Mapping[str, str] | None", map_location)
         return load_with_metadata(file, None if callable(place) else place)[0]
@@ -222,8 +222,11 @@ def _from_here(file: IO[bytes]) -> IO[bytes]:
 
 
 @contextmanager
-def _named_errors(file: IO[bytes], anything: bool) -> Iterator[None]:
-    """Errors of one class, which name the file."""
+def named_errors(file: IO[bytes], anything: bool) -> Iterator[None]:
+    """Let errors of reading a pickle be of one class, which names the file.
+
+    anything: whether the pickle may run code, whose errors stay as they are.
+    """
     try:
         if anything:
             yield
@@ -284,7 +287,7 @@ def _load_zip(
         raise FileError(f"{archive.name}: this is a TorchScript program, which is not read here")
     storages = _Storages(archive, map_location, mapped)
     data = io.BytesIO(archive.read("data.pkl").tobytes())
-    with _named_errors(file, trusted is not None):
+    with named_errors(file, trusted is not None):
         return unpickle(
             data, storages.load, trusted=trusted, encoding=encoding, nbytes=archive.nbytes
         )

@@ -16,6 +16,7 @@ from pickle import Unpickler
 from typing import Any
 
 from maquette.core.size import Size
+from maquette.tensor.saving import FileError
 from maquette.tensor.tensor import Tensor
 from maquette.torch.distributed.checkpoint.metadata import (
     BytesStorageMetadata,
@@ -136,9 +137,12 @@ class FileSystemReader:
         return self.path
 
     def read_metadata(self) -> Metadata:
-        """The index. It is a pickle: read no checkpoint that you do not trust."""
+        """The index; FileError for one that is damaged.
+
+        It is a pickle: read no checkpoint that you do not trust.
+        """
         file = self.path / _INDEX
-        with open(file, "rb") as opened:
+        with open(file, "rb") as opened, serialization.named_errors(opened, anything=True):
             found = unpickle(
                 opened,
                 _no_storages,
@@ -146,7 +150,8 @@ class FileSystemReader:
                 encoding="utf-8",
                 nbytes=file.stat().st_size,
             )
-        assert isinstance(found, Metadata)
+        if not isinstance(found, Metadata):
+            raise FileError(f"{str(file)!r}: this is no index of a checkpoint: {type(found)}")
         return found
 
     def read(self, metadata: Metadata, name: str) -> Iterator[tuple[MetadataIndex, Any]]:
@@ -161,9 +166,17 @@ class FileSystemReader:
                 )
             with open(self.path / info.relative_path, "rb") as file:
                 file.seek(info.offset)
-                one = io.BytesIO(file.read(info.length))
+                one = _Part(file.read(info.length), f"{name} in {file.name}")
             is_tensor = isinstance(metadata.state_dict_metadata[name], TensorStorageMetadata)
             yield index, serialization.load(one, map_location="cpu", weights_only=is_tensor)
+
+
+class _Part(io.BytesIO):
+    """The bytes of an entry; errors say whose."""
+
+    def __init__(self, data: bytes, name: str) -> None:
+        super().__init__(data)
+        self.name = name
 
 
 def _no_storages(reference: object) -> object:
