@@ -472,7 +472,7 @@ def reduce_grad(
     reduce: str,
     include_self: bool,
     result: Tensor,
-) -> tuple[object, object]:
+) -> tuple[Tensor, Tensor]:
     """Gradients of ``scatter_reduce``: sums share, extremes split among equals, products divide."""
     if self.meta.numel == 0:
         return grad, gathered(grad, src.meta, dim, index)
@@ -561,6 +561,29 @@ def _products_of_others(src: Tensor, index: Tensor, dim: int) -> Tensor:
     return found
 
 
+def reduce_tangent(
+    self: Tensor,
+    self_t: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor,
+    src_t: Tensor,
+    reduce: str,
+    include_self: bool,
+    result: Tensor,
+) -> Tensor:
+    """Each element moves its place by its slope, which is its gradient where that place's is 1."""
+    if reduce in ("sum", "mean"):
+        moved: Tensor = self_t.scatter_reduce(dim, index, src_t, reduce, include_self=include_self)
+        return moved
+    one = aten.ones_like(result)
+    slopes = reduce_grad(one, self, dim, index, src, reduce, include_self, result)
+    mine, theirs = (slope.conj() for slope in slopes)
+    by_slopes: Tensor = (self_t * mine).scatter_add(dim, index, src_t * theirs)
+    return by_slopes
+
+
 for _page in scatter_reduce:
     _page.derivative("self", "src")(reduce_grad)
+    _page.tangent(reduce_tangent)
     _page.real_derivative()

@@ -119,6 +119,20 @@ native_dropout_backward.derivative(
     grad_output=lambda grad, mask, scale: native_dropout_backward(grad, mask, scale),
     mask=lambda grad: None,
 )
+
+
+@native_dropout.tangent
+def native_dropout_tangent(
+    input_t: Tensor, result1: Tensor, p: float, train: bool | None
+) -> tuple[Tensor, None]:
+    return native_dropout_backward(input_t, result1, _scale(p, train)), None
+
+
+@native_dropout_backward.tangent
+def native_dropout_backward_tangent(grad_output_t: Tensor, mask: Tensor, scale: float) -> Tensor:
+    return native_dropout_backward(grad_output_t, mask, scale)
+
+
 for _page in (native_dropout, native_dropout_backward):
     _page.real_derivative()
 

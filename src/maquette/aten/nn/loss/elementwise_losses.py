@@ -410,6 +410,20 @@ soft_margin_loss.derivative(
     )
 )
 soft_margin_loss.real_derivative()
+
+
+@soft_margin_loss.tangent
+def soft_margin_loss_tangent(
+    self: Tensor, self_t: Tensor, target: Tensor, target_t: Tensor, reduction: int
+) -> Tensor:
+    """Of complex numbers, too, whose gradient is refused, and by the target.
+
+    PyTorch conjugates the slope of complex numbers, and has zero by a real target.
+    """
+    falling = (-target * self).sigmoid()
+    return reduced_tensor(-(target * self_t + self * target_t) * falling, reduction)
+
+
 soft_margin_loss.cost(loss_cost)
 soft_margin_loss.batching(reduced)
 
