@@ -32,6 +32,7 @@ sys.path.insert(0, str(TESTS))
 
 
 from maquette.opcheck import OpReport, opcheck  # noqa: E402
+from maquette.opcheck.framework import maquette_framework, torch_framework  # noqa: E402
 from maquette.opcheck.settings import restored, settings_of  # noqa: E402
 
 planted: Any = importlib.import_module("planted.planting")
@@ -68,7 +69,8 @@ def examined(defect: Any, check: Any, planter: Any) -> Outcome:
     seconds = 0.0
     for wrong in (True, False):
         p = planter()
-        settings = settings_of(p.torch)
+        on = maquette_framework() if p.maquette else torch_framework()
+        settings = settings_of(on)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             op, args, kwargs = defect.plant(p, wrong)
@@ -78,8 +80,8 @@ def examined(defect: Any, check: Any, planter: Any) -> Outcome:
             except Exception as error:  # noqa: BLE001  # told as what was found
                 found.append((f"{type(error).__name__}: {error}"[:90],))
             seconds += time.perf_counter() - started
-            if settings_of(p.torch) != settings:
-                restored(p.torch, settings)  # else the twin is checked on another device
+            if settings_of(on) != settings:
+                restored(on, settings)  # else the twin is checked on another device
         p.close()
     return Outcome(defect.name, found[0], found[1], seconds)
 

@@ -8,6 +8,7 @@ from planted import DEFECTS
 from planted.planting import for_maquette
 
 import maquette as mq
+from maquette.api.from_schema import default_device
 from maquette.library import custom_op, opcheck, opcheck_strategy
 from maquette.opcheck import OpCheckError, OpReport
 from maquette.opcheck.deriving import derived
@@ -112,6 +113,16 @@ def test_LX3_conventions_of_calls_are_looked_at():
 
 def test_twins_are_held_to_each_other():
     assert caught("in_place_twin_differs", "twins.in place")
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+def test_LX3_a_check_leaves_the_default_device_as_it_was(wrong):
+    name = "leaves_another_default_device"
+    examined(name, wrong=wrong, max_inputs=8, deadline=1)
+    assert default_device() is None  # "cpu" would say it to factories that come next
+    with mq.device("meta"):
+        examined(name, wrong=wrong, max_inputs=8, deadline=1)
+        assert default_device() == mq.device("meta")
 
 
 @pytest.mark.parametrize("name", ["fake_wrong_promotion", "vmap_wrong_for_none"])

@@ -23,7 +23,10 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Framework:
-    """Where a library keeps what properties need; ``torch`` has its functions and dtypes."""
+    """Where a library keeps what properties need; ``torch`` has its functions and dtypes.
+
+    told_device: the default device that was set or entered; None: nothing was said.
+    """
 
     name: str
     torch: Any
@@ -32,6 +35,7 @@ class Framework:
     functionalize: Callable[..., Any]
     autocast: Callable[..., Any]
     make_fx: Callable[..., Any]
+    told_device: Callable[[], Any]
     FakeTensorMode: Callable[..., Any]
     FakeTensor: type
     ShapeEnv: Callable[..., Any]
@@ -82,6 +86,7 @@ def dtype_name(t: Any) -> str:
 def maquette_framework() -> Framework:
     """maquette's own parts."""
     from maquette import amp, api, fake, fx, transforms  # noqa: F401, PLC0415
+    from maquette.api.from_schema import default_device  # noqa: PLC0415
     from maquette.dispatch.modes import TorchDispatchMode  # noqa: PLC0415
     from maquette.dispatch.operator import OpOverload  # noqa: PLC0415
     from maquette.dispatch.packet import OpOverloadPacket  # noqa: PLC0415
@@ -97,6 +102,7 @@ def maquette_framework() -> Framework:
         functionalize=transforms.functionalize,
         autocast=amp.autocast,
         make_fx=fx.make_fx,
+        told_device=default_device,
         FakeTensorMode=fake.FakeTensorMode,
         FakeTensor=fake.FakeTensor,
         ShapeEnv=ShapeEnv,
@@ -139,6 +145,7 @@ def torch_framework() -> Framework:
         functionalize=torch.func.functionalize,
         autocast=torch.autocast,
         make_fx=importlib.import_module("torch.fx.experimental.proxy_tensor").make_fx,
+        told_device=_told_device_of_torch,
         FakeTensorMode=fake.FakeTensorMode,
         FakeTensor=fake.FakeTensor,
         ShapeEnv=shapes.ShapeEnv,
@@ -154,6 +161,13 @@ def torch_framework() -> Framework:
         unsupported=(fake.UnsupportedOperatorException,),
         mismatch=getattr(utils, "MetadataMismatchError", fake.MetadataMismatchError),
     )
+
+
+def _told_device_of_torch() -> Any:
+    """The device of the innermost mode of a default device."""
+    modes = importlib.import_module("torch.overrides")._get_current_function_mode_stack()
+    context = importlib.import_module("torch.utils._device").DeviceContext
+    return next((m.device for m in reversed(modes) if isinstance(m, context)), None)
 
 
 def framework_of(op: object) -> Framework:

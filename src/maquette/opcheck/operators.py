@@ -28,12 +28,12 @@ class CheckedOperator:
     opdef: Any = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        before = settings_of(self.on.torch)
+        before = settings_of(self.on)
         try:
             return self.overload(*args, **kwargs)
         finally:
-            if settings_of(self.on.torch) != before:
-                restored(self.on.torch, before)  # `Trial.real` tells of it
+            if settings_of(self.on) != before:
+                restored(self.on, before)  # `Trial.real` tells of it
 
     @property
     def name(self) -> str:

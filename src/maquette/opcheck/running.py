@@ -213,15 +213,15 @@ class _Examination:
             return False
         self.report.checks += 1
         self.counts[p.id] = self.counts.get(p.id, 0) + 1
-        settings = settings_of(trial.on.torch)
+        settings = settings_of(trial.on)
         try:
             problem = p.check(trial)
         except Exception as error:  # noqa: BLE001  # a check that fails itself is no finding
             self.report.errors[p.id] = f"{type(error).__name__}: {error} ({trial.recipe.label})"
             return True
         finally:
-            if settings_of(trial.on.torch) != settings:
-                restored(trial.on.torch, settings)  # a graph called the operator
+            if settings_of(trial.on) != settings:
+                restored(trial.on, settings)  # a graph called the operator
         if problem is not None:
             self.failed[p.id] = (problem, trial)
         return True

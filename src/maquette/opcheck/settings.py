@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from maquette.opcheck.framework import Framework
+
 
 def draw_once(torch: Any) -> None:
     """Move every global generator on."""
@@ -31,25 +33,30 @@ class Settings(NamedTuple):
     grad: bool
     dtype: Any
     device: Any
+    told_device: Any
     numpy_errors: tuple[tuple[str, Any], ...]
 
 
-def settings_of(torch: Any) -> Settings:
+def settings_of(on: Framework) -> Settings:
+    torch = on.torch
     errors = tuple(sorted(np.geterr().items()))
-    device = torch.get_default_device()
-    return Settings(torch.is_grad_enabled(), torch.get_default_dtype(), device, errors)
+    device, told = torch.get_default_device(), on.told_device()
+    return Settings(torch.is_grad_enabled(), torch.get_default_dtype(), device, told, errors)
 
 
-def restored(torch: Any, before: Settings) -> str:
+def restored(on: Framework, before: Settings) -> str:
     """What a call changed of the settings, which are put back."""
-    after = settings_of(torch)
+    torch, after = on.torch, settings_of(on)
     torch.set_grad_enabled(before.grad)
     found = ""
     if after.dtype != before.dtype:
         torch.set_default_dtype(before.dtype)
         found = f"the default dtype is {after.dtype}"
+    if after.told_device != before.told_device:
+        # An operator that sets what `get_default_device` gave it back says "cpu" where nothing was
+        # said: no finding, but factories of who comes next would heed it.
+        torch.set_default_device(before.told_device)
     if after.device != before.device:
-        torch.set_default_device(before.device)
         found = f"the default device is {after.device}"
     if after.numpy_errors != before.numpy_errors:
         np.seterr(**dict(before.numpy_errors))

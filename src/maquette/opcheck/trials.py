@@ -87,7 +87,7 @@ class Trial:
             torch.manual_seed(1)
         else:
             draw_once(torch)  # what an earlier call seeded is not what this one finds
-        state, settings = torch.get_rng_state(), settings_of(torch)
+        state, settings = torch.get_rng_state(), settings_of(self.on)
         others = other_generators()
         try:
             with torch.no_grad():
@@ -96,7 +96,7 @@ class Trial:
             seen.changed = "grad mode is on" if left_on else ""
         except Exception as error:  # noqa: BLE001  # whatever a kernel raises is its refusal
             seen.error = error
-        seen.changed = seen.changed or restored(torch, settings)
+        seen.changed = seen.changed or restored(self.on, settings)
         if not torch.equal(torch.get_rng_state(), state):
             seen.drew = "it drew numbers"
         elif others != other_generators():
