@@ -32,6 +32,15 @@ def test_exponentials_of_what_is_not_finite_spoil_no_other() -> None:
     assert linalg.matrix_exp(matrices)[[0, 3, 4]].tolist() == [[[1, 0], [0, 1]]] * 3
 
 
+@pytest.mark.parametrize("kind", [mq.int64, mq.bfloat16])
+def test_eigenvalues_alone_are_refused_in_one_name_by_real_and_fake_calls(kind: mq.dtype) -> None:
+    words = "^linalg.eigvals: .* (Long|BFloat16)"
+    with pytest.raises(RuntimeError, match=words):
+        linalg.eigvals(mq.ones(2, 2, dtype=kind))
+    with mq.FakeTensorMode(), pytest.raises(RuntimeError, match=words):
+        linalg.eigvals(mq.ones(2, 2, dtype=kind))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(3, 3), (2, 5, 5), (40, 40), (0, 3, 3)])
 def test_eigenvalues_alone_are_those_with_vectors(kind: mq.dtype, shape: tuple[int, ...]) -> None:

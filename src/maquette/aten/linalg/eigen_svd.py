@@ -552,9 +552,13 @@ def eig_shape(self: TensorMeta) -> Metas:
     return _eig_shape("linalg.eig", self)
 
 
-def _eig_shape(name: str, self: TensorMeta) -> Metas:
+def _check_eig(name: str, self: TensorMeta) -> None:
     check_square(name, self)
     check_inexact(name, self)
+
+
+def _eig_shape(name: str, self: TensorMeta) -> Metas:
+    _check_eig(name, self)
     kind = self.dtype.to_complex()
     return self.fresh(self.shape[:-1], kind), column_major(self, self.shape, kind)
 
@@ -640,7 +644,7 @@ def _single_values(self: Array) -> Array:
 
 def eigenvalues(self: Tensor) -> Tensor:
     """Eigenvalues alone: without vectors where nobody sees the difference or wants derivatives."""
-    check_square("linalg.eigvals", self.meta)
+    _check_eig("linalg.eigvals", self.meta)  # in this name, whichever operator computes
     recorded = is_grad_enabled() and wants_derivative(self)
     if nobody_watches() and not self._class_bits and not recorded:
         alone: Tensor = _linalg_eigvals(self)
