@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -134,6 +137,19 @@ def test_a_solution_by_empty_factors_differentiates(batch: tuple[int, ...]) -> N
     found = mq.lu_solve(b, factors, mq.zeros(*batch, 0, dtype=mq.int32))
     (grad,) = mq.autograd.grad(found.sum(), factors)
     assert grad.shape == (*batch, 0, 0)
+
+
+@pytest.mark.parametrize("mode", [contextlib.nullcontext, mq.FakeTensorMode])
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_a_new_result_was_never_mutated(
+    mode: Callable[[], contextlib.AbstractContextManager[object]], requires_grad: bool
+) -> None:
+    with mode():
+        x = mq.eye(3, dtype=mq.complex64, requires_grad=requires_grad)
+        factors, pivots = mq.linalg_lu_factor(x)
+        found = [mq.linalg_lu_solve(factors, pivots, x, left=left) for left in (True, False)]
+        found += [mq.ops.aten._euclidean_dist.default(x.real, x.real)]
+    assert [(t._version, t._is_view()) for t in found] == [(0, False)] * 3
 
 
 @pytest.mark.parametrize("name", "qr svd eig eigvals eigh inv det matrix_exp".split())

@@ -87,6 +87,10 @@ def difference(op: OpOverload, case: dict[str, Any]) -> str | None:
     if not tangents or not has_tangent_rule(op, list(tangents)):
         return None
     ks = tls.st.effective_keys(argument_keys(op, params))
+    if op.derivatives.of_reals and any(t.is_complex() for p in params for t in flat(p)):
+        with pytest.raises(RuntimeError, match="outputs with complex dtype"):  # as PyTorch does
+            op.run(ks, params)
+        return None
     result = checker.quietly(op.run, ks, params)
     with mq.no_grad():
         moved = tangent_of(op, params, tangents, result)
@@ -138,7 +142,7 @@ def test_tangents_of_some_recorded_calls_are_transposes_of_gradients() -> None:
 
 @pytest.mark.verify
 def test_tangents_of_all_recorded_calls_are_transposes_of_gradients() -> None:
-    check(every=1, least=4400)
+    check(every=1, least=4600)
 
 
 @pytest.mark.parametrize("name", ["sgn", "abs", "angle"])

@@ -24,6 +24,7 @@ from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import has_no_elements
 from maquette.core.symbols import is_true
+from maquette.dispatch.guards import AutoDispatchBelowADInplaceOrView
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Cost, define
 from maquette.tensor.backend import backend_for
@@ -235,7 +236,9 @@ def _euclidean_dist_explicit(x1: Tensor, x2: Tensor) -> Tensor:
     first, second = x1.pow(2).sum((-1,), True), x2.pow(2).sum((-1,), True)
     left: Tensor = aten.cat([x1 * -2, first, first.new_ones(first.meta.shape)], -1)
     right: Tensor = aten.cat([x2, second.new_ones(second.meta.shape), second], -1)
-    return left.matmul(right.transpose(-2, -1)).clamp_min_(0).sqrt_()
+    squares = left.matmul(right.transpose(-2, -1))
+    with AutoDispatchBelowADInplaceOrView():  # what is returned is new, not mutated
+        return squares.clamp_min_(0).sqrt_()
 
 
 @_euclidean_dist.derivative("x1", "x2")

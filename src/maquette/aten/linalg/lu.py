@@ -43,6 +43,7 @@ from maquette.core.errors import check, check_data, of_data
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape
 from maquette.core.symbols import is_known, smaller
+from maquette.dispatch.guards import AutoDispatchBelowADInplaceOrView
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
 from maquette.library.variants import check_castable, check_writable
@@ -518,15 +519,16 @@ def _solved(xp: ModuleType, LU: Array, pivots: Array, B: Array, left: bool, adjo
 
 @linalg_lu_solve.explicit
 def lu_solve_explicit(LU: Tensor, pivots: Tensor, B: Tensor, left: bool, adjoint: bool) -> Tensor:
-    """Complex systems ``X A = B`` give X as a conjugate view, as PyTorch's do."""
+    """Complex systems ``X A = B`` give X conjugated lazily, as PyTorch's do."""
     lazy = not left and B.meta.dtype.is_complex and B.meta.numel and LU.meta.numel
-    out = B.new_empty((0,))
-    if not lazy:
-        linalg_lu_solve_out(LU, pivots, B, left=left, adjoint=adjoint, out=out)
-        return out
-    lu_solve_shape(LU.meta, pivots.meta, B.meta, left, adjoint)
-    linalg_lu_solve_out(LU, pivots, B.mH, left=True, adjoint=not adjoint, out=out)
-    return out.mH
+    with AutoDispatchBelowADInplaceOrView():  # X is new: neither mutated nor a view
+        out = B.new_empty((0,))
+        if not lazy:
+            linalg_lu_solve_out(LU, pivots, B, left=left, adjoint=adjoint, out=out)
+            return out
+        lu_solve_shape(LU.meta, pivots.meta, B.meta, left, adjoint)
+        linalg_lu_solve_out(LU, pivots, B.mH, left=True, adjoint=not adjoint, out=out)
+        return out.mH
 
 
 @linalg_lu_solve.derivative("LU", "B")
