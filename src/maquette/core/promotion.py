@@ -119,6 +119,11 @@ def _promote_wide_unsigned(a: dtype, b: dtype) -> dtype:
 
 def number_dtype(number: Number | SymbolicNumber) -> dtype:
     """The type a Python number stands for: bool, int64, or a default type (spec T29)."""
+    exact = number.__class__  # told without the abstract classes of numbers: 2.2 to 0.1 us
+    if exact is float:
+        return get_default_dtype()
+    if exact is int:
+        return st.int64
     node = node_of(number)
     kind = type(number) if node is None else node.pytype
     if issubclass(kind, bool):

@@ -10,7 +10,8 @@ import math
 
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.arithmetic import mul_scalar
-from maquette.aten.elementwise.where import where_scalar_self
+from maquette.aten.elementwise.where import where
+from maquette.aten.factory.factories import scalar_tensor
 from maquette.aten.nn.attention.attention_choice import HALVES, SDPBackend, fused_sdp_choice
 from maquette.aten.nn.attention.attention_kernels import calculate_scale
 from maquette.aten.nn.attention.fused_attention import efficient, flash, flash_cpu
@@ -122,8 +123,10 @@ def _additive_mask(mask: Tensor | None, kind: dtype) -> Tensor | None:
     """A boolean mask as zeros, and -inf where it is False; another as it is."""
     if mask is None or mask.dtype is not bool_:
         return mask
-    hidden = aten.scalar_tensor(-math.inf, dtype=kind, device=mask.device)
-    return where_scalar_self(mask, 0.0, hidden)
+    # The operators of `where.ScalarSelf`, without its choice of dtypes: 7.7 to 4.1 us on fakes.
+    hidden = scalar_tensor(-math.inf, dtype=kind, device=mask.device)
+    shown = scalar_tensor(0.0, dtype=kind, device=mask.device)
+    return where(mask, shown, hidden)
 
 
 # --- the fused operators ----------------------------------------------------------------------
