@@ -108,6 +108,7 @@ def step(node: OpNode, grads: list[Any]) -> dict[Node, object]:
     st.set_grad_enabled(False)
     try:
         run = Run([(node, 0)], None, retain_graph=True, create_graph=False, accumulate=True)
+        run.begin([(node, 0)])
         node.step(grads[0] if node.plain else grads, buffers, run)
     finally:
         st.set_grad_enabled(True)
@@ -273,7 +274,9 @@ def test_equal_nodes_call_no_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     def noting(plain: Callable[..., Any]) -> Callable[..., Any]:
         return lambda node, grads: called.append(node) or plain(node, grads)
 
-    for node in Run([(loss.grad_fn, 0)], None, False, False, True).order:
+    run = Run([(loss.grad_fn, 0)], None, False, False, True)
+    run.begin([(loss.grad_fn, 0)])
+    for node in run.order:
         monkeypatch.setattr(type(node), "formulas", noting(type(node).formulas))
     loss.backward()
     assert REMEMBERED

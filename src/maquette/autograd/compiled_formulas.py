@@ -86,12 +86,14 @@ class Shortcut(NamedTuple):
     """Source that may know the gradients of a node without its formulas.
 
     lines: give those that set ``_known``, to None where the formulas have to run. answer: an
-    expression for the wanted gradients, a tuple, made to fit their inputs. space: the globals that
-    both use.
+    expression for the wanted gradients, a tuple, made to fit their inputs. outline: gives lines
+    that return what the answer depends on but for the gradients, if all is fakes of ``_m``. space:
+    the globals that all use.
     """
 
     lines: Callable[[], list[str]]
     answer: str
+    outline: Callable[[], list[str]]
     space: dict[str, object]
 
 
@@ -301,6 +303,7 @@ class _Maker:
         slots = [name for s in self.saved.values() for name in s.names]
         made.versions = frozenset(i for i, name in enumerate(slots) if name.endswith("v"))
         made.saves_written = any(self.plan.names[i] in self.saved for i in self.plan.written)
+        made.outline = self._late_outline(made)
         made.save = staticmethod(self._late(made, "save", self._save_source))
 
         def step(node: OpNode, grads: object, buffers: dict[Node, object], run: Run) -> None:
@@ -411,7 +414,7 @@ class _Maker:
 
     def _step(self) -> Callable[..., object]:
         """``_step(node, gradients, buffers, run)``: each gradient into its node's buffer."""
-        bits = [b for b, i in enumerate(self.plan.wrt) if self.plan.names[i] in self.wanted]
+        bits = self._bits()
         shortcut = self._shortcut(bits)
         more = None if shortcut is None else shortcut.space
         return self._function("_step", lambda: self._step_source(bits, shortcut), more)
@@ -440,7 +443,8 @@ class _Maker:
             if self.plan.lists:
                 taken = f"_all = [*{shortcut.answer}]"
             lines += indented(shortcut.lines())
-            lines += ["    if _known is None:", *indented(calls)]
+            lines += ["    if _known is None:", "        _run.remembered = False"]
+            lines += indented(calls)
             lines += ["    else:", f"        {taken}"]
         # As nobody else may need them any more, let go of what the formulas were given.
         tensors = [s.names[0] for s in self.saved.values() if s.tensor]
@@ -452,6 +456,34 @@ class _Maker:
         for bit in bits:
             lines += indented(hand_on_lines(bit, answers[bit]))
         return lines
+
+    def _late_outline(self, made: Any) -> staticmethod[..., tuple[object, ...] | None]:
+        """`Node.outline` of a class, which makes itself when first called."""
+
+        def late(node: OpNode, mode: object) -> tuple[object, ...] | None:
+            shortcut = self._shortcut(self._bits())
+            if shortcut is None:
+                made.outline = None
+                return None
+            space = shortcut.space | {"_open": _open_held}
+            function: Any = self._function(
+                "_facts_of", lambda: self._outline_source(shortcut), space
+            )
+            made.outline = staticmethod(function)
+            found: tuple[object, ...] | None = function(node, mode)
+            return found
+
+        return staticmethod(late)
+
+    def _outline_source(self, shortcut: Shortcut) -> list[str]:
+        """``_facts_of(node, mode)``: `Node.outline`."""
+        lines = ["def _facts_of(_node, _m):", "    try:", *indented(self._open())]
+        lines += indented(indented(shortcut.outline()))
+        return [*lines, "    except (AttributeError, RuntimeError, TypeError):", "        pass"]
+
+    def _bits(self) -> list[int]:
+        """Of which differentiable parameters gradients are wanted."""
+        return [b for b, i in enumerate(self.plan.wrt) if self.plan.names[i] in self.wanted]
 
     def _shortcut(self, bits: list[int]) -> Shortcut | None:
         """What may answer in the place of the formulas; nothing does where they are watched."""
@@ -691,6 +723,15 @@ def _open(value: object, node: Node) -> object:
     if value.__class__ is PackedTensor:
         return value.unpack(node)
     return value
+
+
+def _open_held(value: object, node: Node) -> object:
+    """`_open` of what is still as it was saved: nothing of a user's runs."""
+    if value.__class__ is PackedTensor:
+        raise TypeError("a saved tensor with hooks")
+    if value.__class__ is tuple:
+        return tuple([_open_held(v, node) for v in value])
+    return _open(value, node)
 
 
 _HELPERS: dict[str, object] = {

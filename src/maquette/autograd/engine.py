@@ -83,6 +83,8 @@ def run_backward(
             )
         )
     run = Run(roots, wanted, retain_graph, create_graph, accumulate, own_leaves)
+    usual = len(roots) == 1 and wanted is None and accumulate and not create_graph
+    known = KNOWN_RUN[0] if usual else None
     st = tls.st
     sets = st.sets()
     hooks_before = watch.hooks
@@ -95,9 +97,14 @@ def run_backward(
         if create_graph is not sets[2]:
             st.set_grad_enabled(create_graph)
         run.overriding.off()
-        for (node, number), grad in zip(roots, root_grads, strict=True):
-            run.deposit(node, number, grad)
-        run.through()
+        answer = None if known is None else known(run, roots[0][0], root_grads[0])
+        if answer is not DONE:
+            run.begin(roots)
+            for (node, number), grad in zip(roots, root_grads, strict=True):
+                run.deposit(node, number, grad)
+            run.through()
+            if answer is not None:
+                answer()
         run.overriding.on()
         while run.callbacks:
             run.callbacks.pop(0)()
@@ -115,6 +122,15 @@ def run_backward(
             st.put_back(sets)
             raise
     return run.found
+
+
+def DONE() -> None:  # a constant
+    """Says of a run that all of it is done; else what is to be called at its end."""
+
+
+# Gives the leaves below a root what a run over the same graph gave others before, if it was seen,
+# and answers `DONE`; a higher layer fills it in. It is asked before anything of the run is done.
+KNOWN_RUN: list[Callable[[Run, Node, Grad], Callable[[], None] | None] | None] = [None]
 
 
 # --- runs within runs ----------------------------------------------------------------------------
@@ -191,7 +207,7 @@ class Run:
     __slots__ = (
         "accumulate", "anomaly", "arrivals", "buffers", "callbacks", "captures", "complete",
         "create_graph", "found", "listeners", "needed", "node", "number", "order", "overriding",
-        "own_leaves", "retain_graph", "state", "turn",
+        "own_leaves", "remembered", "retain_graph", "state", "turn",
     )  # fmt: skip
 
     def __init__(
@@ -223,8 +239,13 @@ class Run:
         self.found: list[Grad] = [None] * len(wanted or ())
         # For each leaf, how many edges to it are still to be handed a gradient or passed by.
         self.arrivals: dict[Node, int] = {}
-        self.order = self._reached(roots)
+        self.order: list[Node] = []
+        self.remembered = True  # whether no node's formulas had to run
         self.complete: list[Node] = []  # leaves whose gradient is complete
+
+    def begin(self, roots: Sequence[Edge]) -> None:
+        """Find the nodes to run."""
+        self.order = self._reached(roots)
 
     def _reached(self, roots: Sequence[Edge]) -> list[Node]:
         """The nodes below the roots, those to run first first; counts the edges to leaves."""
@@ -508,9 +529,9 @@ class Run:
                 if state.grad is None:
                     state.grad = _first_grad(grad, meta, self.create_graph, self.own_leaves)
                 else:
-                    state.grad = _accumulated(state.grad, grad)
+                    state.grad = accumulated(state.grad, grad)
                 if state.post_accumulate_hooks:
-                    self._show_accumulated(variable, state.post_accumulate_hooks)
+                    self._showaccumulated(variable, state.post_accumulate_hooks)
             if leaf.hooks is not None and leaf.hooks.after and self.accumulate:
                 self.overriding.on()
                 run_after(leaf, [], (grad,))
@@ -520,7 +541,7 @@ class Run:
             del grad
         self.complete.clear()
 
-    def _show_accumulated(self, leaf: Tensor, hooks: dict[int, Callable[..., object]]) -> None:
+    def _showaccumulated(self, leaf: Tensor, hooks: dict[int, Callable[..., object]]) -> None:
         """Let hooks have a leaf with its new ``.grad``."""
         self.overriding.on()
         for hook in list(hooks.values()):
@@ -652,7 +673,7 @@ def _stretched(shape: Shape, to: Shape) -> tuple[int, ...] | None:
     return tuple(stretched)
 
 
-def _accumulated(old: Tensor, grad: Tensor) -> Tensor:
+def accumulated(old: Tensor, grad: Tensor) -> Tensor:
     """A leaf's gradient with another added to it, in place where nothing records that."""
     if tls.st.grad_enabled or old.meta.layout is not grad.meta.layout is strided:
         return grad + old if old.meta.layout is not strided else old + grad

@@ -117,6 +117,7 @@ class CopySlices(Node):
         answer = ANSWERED[0]
         answers = None if answer is None or self.freed else answer(self, grad, run)
         if answers is None:
+            run.remembered = False
             answers = list(self.apply([grad]))
             del grad
             run.conform(self, answers)

@@ -62,6 +62,9 @@ class Node:
     by_user: ClassVar[bool] = False  # whether `apply` calls what a user wrote
     folded: ClassVar[bool] = False  # whether it stands for several nodes, until `unfold`
     step: Callable[..., None]
+    # ``outline(node, mode)``: all that its gradients depend on but those that come, if that is
+    # plain; None else, and where what it saved was written to or freed.
+    outline: ClassVar[Callable[[Any, object], tuple[Any, ...] | None] | None] = None
 
     def __init__(self, edges: Sequence[Edge | None], metas: Sequence[TensorMeta | None]) -> None:
         self.links = linked(edges, metas)

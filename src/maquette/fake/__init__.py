@@ -12,6 +12,7 @@ from maquette.fake.config import config
 from maquette.fake.convert import FakeTensorConverter
 from maquette.fake.creation import track_fakes
 from maquette.fake.derivatives import recorded as _recorded  # noqa: F401  # serves recorded calls
+from maquette.fake.derivatives import runs as _runs  # noqa: F401  # whole runs of it
 from maquette.fake.derivatives import steps as _steps  # noqa: F401  # serves backward
 from maquette.fake.derivatives import sums as _sums  # noqa: F401  # as well
 from maquette.fake.derivatives import writes as _writes  # noqa: F401  # as well

@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from maquette.core.layout import layout as Layout
 from maquette.core.layout import sparse_coo, strided
@@ -113,7 +113,8 @@ def cache_info() -> DispatchCacheInfo:
 def cache_clear() -> None:
     """Forget all answers and set all counts to 0."""
     tables = [op.infer_cache for op in resolved_overloads()]
-    forget_answers(_refusals, REMEMBERED_STEPS, REMEMBERED_SUMS, REMEMBERED_COMPOSITES, *tables)
+    derivatives = (REMEMBERED_STEPS, REMEMBERED_SUMS, REMEMBERED_RUNS)
+    forget_answers(_refusals, *derivatives, REMEMBERED_COMPOSITES, *tables)
     _counts.zero()
     zero_evictions()
     _count_from_now()
@@ -145,6 +146,8 @@ REMEMBERED_STEPS: dict[Hashable, object] = {}
 """How gradients are made of a node's, by what they depend on (`derivatives/`). Not counted."""
 REMEMBERED_SUMS: dict[Hashable, bool] = {}
 """Whether a gradient is added to another in place without an operator. Not counted."""
+REMEMBERED_RUNS: dict[Hashable, Any] = {}
+"""What whole runs of the engine made, by how they begin (`derivatives/runs.py`). Not counted."""
 REMEMBERED_COMPOSITES: dict[Hashable, object] = {}
 """What calls of composites make, by what they depend on (`composites/`). Not counted."""
 

@@ -202,6 +202,7 @@ def folded_class(kept: tuple[bool, ...], links: int) -> type[FoldedNode]:
     if found is None:
         made: Any = type("FoldedNode", (FoldedNode,), {"__slots__": ()})
         made.step = _step(kept, links)
+        made.outline = staticmethod(_outline(kept))
         remember(_CLASSES, (kept, links), made, EPOCH[0])
         found = made
     return cast(type[FoldedNode], found)
@@ -210,22 +211,46 @@ def folded_class(kept: tuple[bool, ...], links: int) -> type[FoldedNode]:
 _CLASSES: dict[object, type[FoldedNode]] = {}
 
 
-def _step(kept: tuple[bool, ...], links: int) -> Any:
-    """``_step(node, gradient, buffers, run)``: as `DerivativePlan` makes it for one operator."""
+def _said(kept: tuple[bool, ...]) -> tuple[list[str], list[str], list[str]]:
+    """Names of what a node holds, when a key can say what they are, and what it says."""
     unpacked = ["_fold"]
-    conditions = [
-        "(_run.state.effective is _plain[0] or _is_plain(_run.state))",
-        "not _observers",
-        "(_active[0] is _m or _active[0] is None)",
-    ]
-    key = ["_fold", "_epoch[0]", "_defaults['float']", "_grads.meta", "_grads._keys"]
+    conditions: list[str] = []
+    parts: list[str] = []
     for i, by_view in enumerate(kept):
         unpacked += [f"_p{i}", f"_v{i}", *([f"_s{i}"] if by_view else [])]
         conditions += [
             f"_p{i}.fake_mode is _m",
             f"(0 if _p{i}._vc is None else _p{i}._vc.value) == _v{i}",
         ]
-        key += [f"_p{i}._keys", *([] if by_view else [f"_p{i}.meta"])]
+        parts += [f"_p{i}._keys", *([] if by_view else [f"_p{i}.meta"])]
+    return unpacked, conditions, parts
+
+
+def _outline(kept: tuple[bool, ...]) -> Any:
+    """``_facts_of(node, mode)``: `Node.outline`."""
+    unpacked, conditions, parts = _said(kept)
+    lines = [
+        "def _facts_of(_node, _m):",
+        "    try:",
+        f"        {', '.join(unpacked)}, = _node.saved",
+        f"        if {' and '.join(conditions or ['True'])}:",
+        f"            return ({', '.join(['_fold', *parts])},)",
+        "    except (AttributeError, TypeError, ValueError):",  # no fakes, or freed
+        "        pass",
+    ]
+    return generate("\n".join(lines) + "\n", "_facts_of", "composite", {})
+
+
+def _step(kept: tuple[bool, ...], links: int) -> Any:
+    """``_step(node, gradient, buffers, run)``: as `DerivativePlan` makes it for one operator."""
+    unpacked, of_kept, parts = _said(kept)
+    conditions = [
+        "(_run.state.effective is _plain[0] or _is_plain(_run.state))",
+        "not _observers",
+        "(_active[0] is _m or _active[0] is None)",
+        *of_kept,
+    ]
+    key = ["_fold", "_epoch[0]", "_defaults['float']", "_grads.meta", "_grads._keys", *parts]
     tensors = [name for name in unpacked if name[1] in "ps"]
     answers = [f"_a{i}" for i in range(links)]
     lines = [
@@ -272,6 +297,7 @@ def _step(kept: tuple[bool, ...], links: int) -> Any:
 
 def _apart(node: OpNode, given: list[Grad], buffers: dict[Node, object], run: Run) -> None:
     """The step of a node by those of the nodes that it stands for; it takes what is given."""
+    run.remembered = False
     others = node.unfold()
     node.step(given.pop(), buffers, run)
     run.go_on(others)

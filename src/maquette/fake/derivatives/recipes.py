@@ -150,14 +150,14 @@ def object_lines(t: str, meta: str) -> list[str]:
     ]
 
 
-_SPACE: dict[str, object] = {
+FRESH: dict[str, object] = {
     "_Counter": VersionCounter,
     "_Fake": FakeTensor,
     "_Storage": UntypedStorage,
-    "_in_no_grad": IN_NO_GRAD,
     "_new": _new,
-    "_req": K.REQUIRES_GRAD,
 }
+"""What the lines of `fresh_lines` name."""
+_SPACE: dict[str, object] = {**FRESH, "_in_no_grad": IN_NO_GRAD, "_req": K.REQUIRES_GRAD}
 _FUNCTIONS: dict[object, Callable[..., Answer]] = {}
 
 

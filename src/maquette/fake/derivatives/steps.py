@@ -72,19 +72,53 @@ def _shortcut(at_hand: AtHand) -> Shortcut:
         "_unknown": unknown,
     }
     return Shortcut(
-        lambda: _lines(at_hand), "_known[0](_known[1], _m, _grads, _node, _bits, _key)", space
+        lambda: _lines(at_hand),
+        "_known[0](_known[1], _m, _grads, _node, _bits, _key)",
+        lambda: _outline_lines(at_hand),
+        space,
     )
 
 
 def _lines(at_hand: AtHand) -> list[str]:
+    conditions, said = _said(at_hand)
     conditions = [
         "_m is not None",
         "(_run.state.effective is _plain[0] or _is_plain(_run.state))",
         "not _observers",
         "(_active[0] is _m or _active[0] is None)",
+        *conditions,
     ]
     parts = ["_number", "_epoch[0]", "_defaults['float']"]
     parts += ["_grads.meta", "_grads._keys"] if at_hand.plain else ["_outlines(_grads, _m)"]
+    return [
+        "_known = None",
+        *([] if at_hand.bits is not None else ["_links = _node.links"]),
+        f"_m = {'_grads.fake_mode' if at_hand.plain else '_mode_of(_grads)'}",
+        f"if {' and '.join(conditions)}:",
+        "    try:",
+        f"        _key = ({', '.join([*parts, *said])})",
+        "        _known = _remembered[_key]",
+        "    except KeyError:",
+        "        _known = _unknown(_key, _m)",
+        "    except TypeError:",  # something symbolic, or that no key can say
+        "        pass",
+    ]
+
+
+def _outline_lines(at_hand: AtHand) -> list[str]:
+    """Lines that return all that a node's key says but of the gradients; else they go on."""
+    conditions, said = _said(at_hand)
+    return [
+        *([] if at_hand.bits is not None else ["_links = _node.links"]),
+        f"if {' and '.join(conditions or ['True'])}:",
+        f"    return ({''.join(f'{part}, ' for part in said)})",
+    ]
+
+
+def _said(at_hand: AtHand) -> tuple[list[str], list[str]]:
+    """Of saved values and links: whether a key can say what they are, and what it says."""
+    conditions: list[str] = []
+    parts: list[str] = []
     for name, held in at_hand.saved().items():
         if held is Held.TENSOR:
             conditions.append(f"{name}.fake_mode is _m")
@@ -108,19 +142,7 @@ def _lines(at_hand: AtHand) -> list[str]:
         parts += ["_links[2::3]", f"None in _links[::3] and {absent}"]
     else:
         parts += [f"_m{bit}" for bit in at_hand.bits]
-    return [
-        "_known = None",
-        *([] if at_hand.bits is not None else ["_links = _node.links"]),
-        f"_m = {'_grads.fake_mode' if at_hand.plain else '_mode_of(_grads)'}",
-        f"if {' and '.join(conditions)}:",
-        "    try:",
-        f"        _key = ({', '.join(parts)})",
-        "        _known = _remembered[_key]",
-        "    except KeyError:",
-        "        _known = _unknown(_key, _m)",
-        "    except TypeError:",  # something symbolic, or that no key can say
-        "        pass",
-    ]
+    return conditions, parts
 
 
 _NUMBERS = frozenset((int, float, bool, complex))
@@ -175,6 +197,10 @@ def outline(value: object, mode: object) -> Hashable:
 
 
 # --- seen for the first time, and the second -------------------------------------------
+
+
+learnt = [0]
+"""How many nodes' gradients were written down in the process; threads may leave some out."""
 
 
 class Family:
@@ -235,6 +261,7 @@ def _learn(
     key: tuple[Hashable, ...],
 ) -> Answer:
     """Run a node's formulas, and write down how their answers are made."""
+    learnt[0] += 1
     since = EPOCH[0]
     given: list[Grad] = [grads] if isinstance(grads, Tensor) else list(grads)
     saved = list(tensors_in(node.__class__.open_saved(node)))
@@ -312,7 +339,7 @@ class Listener(TorchDispatchMode):
                 given.update([id(t._storage) for t in tensors_in((p,))])
         result = op.run(ks, params)
         if self.pure:
-            known_here = bool(given) and self._storages.keys() >= given
+            known_here = self._storages.keys() >= given and (bool(given) or _says_all(op, params))
             self.pure = known_here and _answers_by_metas(op, params)
         for t in (result,) if isinstance(result, Tensor) else tensors_in(result):
             self._storages[id(t._storage)] = t._storage
@@ -330,9 +357,15 @@ class Listener(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+def _says_all(op: OpOverload, params: Sequence[object]) -> bool:
+    """Whether a factory is told of what dtype and on what device; defaults may be others later."""
+    named = {a.name: p for a, p in zip(op._schema.arguments, params, strict=True)}
+    return named.get("dtype") is not None and named.get("device") is not None
+
+
 def _answers_by_metas(op: OpOverload, params: Sequence[object]) -> bool:
     """Whether the cache remembers what an operator's shape rule just said of such a call."""
-    if not _is_ours(op):
+    if not is_ours(op):
         return False
     if op._kernels.get(DispatchKey.Fake) and op.shape_rule is not None:
         return True  # an operator of ours that is another one's under a name of its own
@@ -342,7 +375,7 @@ def _answers_by_metas(op: OpOverload, params: Sequence[object]) -> bool:
         return False
 
 
-def _is_ours(op: OpOverload) -> bool:
+def is_ours(op: OpOverload) -> bool:
     """Whether what a call makes may be a function of metas, and no kernel of a user's makes it."""
     since, answer = op.__dict__.get("_ours_since", (None, False))
     if since != EPOCH[0]:

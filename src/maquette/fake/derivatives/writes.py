@@ -24,25 +24,20 @@ _family = Family()
 
 def _answered(node: CopySlices, grad: Tensor, run: Run) -> list[Grad] | None:
     """The gradients of a node that were made of equal metas before; None: its operators run."""
-    function, mode = node.function, grad.fake_mode
+    mode = grad.fake_mode
     if grad.__class__ is not FakeTensor or not isinstance(mode, FakeTensorMode):
-        return None
-    if not isinstance(function, OpNode) or function.saves_tensors:
         return None
     if not (run.state.effective is plain_state[0] or is_plain(run.state)) or OBSERVERS:
         return None
     if ACTIVE[0] is not mode and ACTIVE[0] is not None:
         return None
-    links = node.links
-    wanted = tuple([target is not None for target in links[::3]])
-    since = _family, EPOCH[0], defaults["float"]
-    how = node.last, node.number, function.__class__, wanted
+    said = _outline(node, mode)
+    if said is None:
+        return None
+    key = (_family, EPOCH[0], defaults["float"], grad.meta, grad._keys, *said)
     try:
-        # The looks part by part: whether a meta is a symbol's is asked of plain tuples.
-        looks = grad.meta, grad._keys, *node.base, *node.view, links[2::3]
-        key: tuple[Any, ...] = (*since, *looks, *how, outline(function.saved, mode))
         known: Any = REMEMBERED_STEPS.get(key, _NOT_MET)
-    except TypeError:  # something symbolic, or that no key can say
+    except TypeError:  # something symbolic
         return None
     if known is _NOT_MET:
         known = unknown(key, mode)
@@ -54,4 +49,21 @@ def _answered(node: CopySlices, grad: Tensor, run: Run) -> list[Grad] | None:
 
 _NOT_MET = object()
 
+
+def _outline(node: CopySlices, mode: object) -> tuple[Any, ...] | None:
+    """`Node.outline`: of a write that saved no tensor."""
+    function = node.function
+    if node.freed or not isinstance(function, OpNode) or function.saves_tensors:
+        return None
+    links = node.links
+    wanted = tuple([target is not None for target in links[::3]])
+    how = node.last, node.number, function.__class__, wanted
+    try:
+        # The looks part by part: whether a meta is a symbol's is asked of plain tuples.
+        return (*node.base, *node.view, links[2::3], *how, outline(function.saved, mode))
+    except TypeError:  # what no key can say
+        return None
+
+
 ANSWERED[0] = _answered
+CopySlices.outline = staticmethod(_outline)

@@ -1,0 +1,348 @@
+"""What a whole run of the engine over fakes made, remembered: a graph seen before is not run.
+
+The gradients of a node are a function of metas (`steps.py`), so those of a graph's leaves are one
+of its nodes, of how they hang together, and of the gradient that comes. A training loop makes the
+same graph each time. Once such a run took nothing but remembered steps it is written down: each
+node's class and outline, where its edges lead, what the leaves got. Where a graph is found to be
+the same, node by node, its leaves are given gradients at once and its nodes let go of what they
+saved; everything between, which nobody could see, is not made. That takes a third of the time.
+
+Whoever could see a run has it run: hooks, modes, observers of memory, profilers, gradients that are
+asked for by themselves or that are to be differentiated again. So do graphs with a node that has no
+outline, such as what users wrote.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple, cast
+
+from maquette.autograd.engine import DONE, KNOWN_RUN, Run, accumulated
+from maquette.autograd.node import NOWHERE, AccumulateGrad, Grad, Node, OpNode
+from maquette.autograd.saved.hooks import watch
+from maquette.core.layout import strided
+from maquette.core.meta import TensorMeta
+from maquette.core.promotion import defaults
+from maquette.core.remembered import EPOCH
+from maquette.dispatch import keysets as K
+from maquette.dispatch.generated import generate
+from maquette.dispatch.registry import find_packet
+from maquette.fake.cache import REMEMBERED_RUNS
+from maquette.fake.derivatives.recipes import FRESH, fresh_lines
+from maquette.fake.derivatives.steps import is_ours, is_plain, learnt, may_note, plain_state
+from maquette.fake.mode import ACTIVE, FakeTensorMode
+from maquette.fake.tensor import FakeTensor
+from maquette.library.infer import Outcome
+from maquette.tensor.history import AutogradMeta
+from maquette.tensor.keys import fake_keys_for
+from maquette.tensor.storage import OBSERVERS
+
+_BOUND = 16
+"""How many runs are remembered, the newest: one of a large model's takes a megabyte."""
+_FORMS = 4
+"""How many of them begin alike."""
+_MISSES = 16
+"""How often in a row none of them may be what comes, until they are forgotten for good."""
+
+_by_sequence = attrgetter("sequence")
+_lock = threading.Lock()
+
+
+class Turn(NamedTuple):
+    """A node of a run, in the order in which they run.
+
+    targets: for each link the number of a node, of a leaf as ``-1 - number``, None for no link.
+    numbers: the outputs that the links lead to, where not all are a node's only one. releases: 1
+    where ``saved`` is let go, 2 where the node does that itself.
+    """
+
+    kind: type[Node]
+    outline: Callable[[Node, object], tuple[Any, ...] | None]
+    said: tuple[Any, ...]
+    targets: tuple[int | None, ...]
+    numbers: tuple[int, ...] | None
+    releases: int
+
+
+class Leaf(NamedTuple):
+    """A leaf of a run: what it is, and the gradient that it gets. Leaves count from the end."""
+
+    meta: TensorMeta
+    keys: int
+    make: Callable[[FakeTensorMode, Outcome], FakeTensor]
+    grad: Outcome
+
+
+class Known(NamedTuple):
+    """A run that was seen."""
+
+    turns: tuple[Turn, ...]
+    leaves: tuple[Leaf, ...]
+
+
+class Beginning:
+    """The runs that begin at alike roots; ``met`` counts those that were not remembered."""
+
+    __slots__ = ("forms", "met", "misses")
+
+    def __init__(self) -> None:
+        self.forms: list[Known] = []
+        self.met = 0
+        self.misses = 0
+
+
+def _known_run(run: Run, root: Node, grad: Grad) -> Callable[[], None] | None:
+    """`KNOWN_RUN`: `DONE`, or what writes the run down at its end, or None."""
+    if grad.__class__ is not FakeTensor:
+        return None
+    mode = grad.fake_mode
+    # With symbols about, to compare may be to guard.
+    if not isinstance(mode, FakeTensorMode) or mode.shape_env is not None:
+        return None
+    if not _is_unseen(run, mode):
+        return None
+    outline = root.__class__.outline
+    said = None if outline is None else outline(root, mode)
+    if said is None:
+        return None
+    since = EPOCH[0], defaults["float"]
+    key = cast("tuple[Hashable, ...]", (*since, grad.meta, grad._keys, root.__class__, said))
+    if not may_note(key, mode):
+        return None
+    beginning = REMEMBERED_RUNS.get(key)
+    if beginning is None:
+        if _sums_are_ours():
+            _note((EPOCH[0], *key[1:]))  # to ask may load what it asks of
+        return None
+    for form in beginning.forms:
+        found = _matched(form, root, mode)
+        if found is not None:
+            beginning.misses = 0
+            _give(form, mode, *found, retain=run.retain_graph)
+            return DONE
+    return _to_learn(beginning, run, root, mode)
+
+
+def _is_unseen(run: Run, mode: FakeTensorMode) -> bool:
+    """Whether nobody could tell whether the nodes of a run ran."""
+    st = run.state
+    return (
+        (st.effective is plain_state[0] or is_plain(st))
+        and not OBSERVERS
+        and (ACTIVE[0] is mode or ACTIVE[0] is None)
+        and not run.anomaly
+        and not run.listeners
+        and not watch.hooks
+    )
+
+
+def _note(key: Hashable) -> None:
+    """From now on runs that begin like this may be written down."""
+    with _lock:
+        while len(REMEMBERED_RUNS) >= _BOUND:
+            del REMEMBERED_RUNS[next(iter(REMEMBERED_RUNS))]
+        REMEMBERED_RUNS[key] = Beginning()
+
+
+# --- a run that was seen -----------------------------------------------------------------------
+
+
+def _matched(known: Known, root: Node, mode: FakeTensorMode) -> tuple[list[Any], list[Any]] | None:
+    """The nodes and the leaves of a graph, if it is that of the known run; nothing is changed."""
+    nodes: list[Any] = [None] * len(known.turns)
+    leaves: list[Any] = [None] * len(known.leaves)
+    nodes[0] = root
+    last = root.sequence + 1
+    i = 0
+    for kind, outline, said, targets, numbers, _ in known.turns:
+        node = nodes[i]
+        i += 1
+        # Ever earlier nodes are all different ones.
+        if node.__class__ is not kind or node.hooks is not None or node.sequence >= last:
+            return None
+        last = node.sequence
+        if outline(node, mode) != said:
+            return None
+        links = node.links
+        if numbers is not None and links[1::3] != numbers:
+            return None
+        for target, at in zip(links[::3], targets):  # of equal length, or the outline differs
+            if at is None:
+                if target is not None:
+                    return None
+            elif at >= 0:
+                if nodes[at] is None:
+                    nodes[at] = target
+                elif nodes[at] is not target:
+                    return None
+            elif leaves[at] is None:
+                if target.__class__ is not AccumulateGrad:
+                    return None
+                leaves[at] = target
+            elif leaves[at] is not target:
+                return None
+    for leaf, wanted in zip(leaves, known.leaves, strict=True):
+        variable = leaf.variable
+        alike = variable.meta is wanted.meta or variable.meta == wanted.meta
+        if not alike or variable._keys != wanted.keys or not _is_usual_leaf(leaf, mode):
+            return None
+    return (nodes, leaves) if len(set(leaves)) == len(leaves) else None
+
+
+def _is_usual_leaf(leaf: AccumulateGrad, mode: FakeTensorMode) -> bool:
+    """Whether a leaf takes any gradient as it comes, and nobody is told."""
+    variable = leaf.variable
+    state = variable._ag
+    return (
+        leaf.hooks is None
+        and variable.fake_mode is mode
+        and state.__class__ is AutogradMeta
+        and state.grad_fn is None
+        and not state.post_accumulate_hooks
+        and variable._base is None
+        and bool(variable._keys & K.REQUIRES_GRAD)
+    )
+
+
+def _give(
+    known: Known,
+    mode: FakeTensorMode,
+    nodes: Sequence[Any],
+    leaves: Sequence[Any],
+    *,
+    retain: bool,
+) -> None:
+    """Give leaves their gradients, and have the nodes let go of what they saved."""
+    if not retain:
+        for node, turn in zip(nodes, known.turns, strict=True):
+            if turn.releases == 1:
+                node.saved = None
+            elif turn.releases:
+                node.release()
+    for leaf, (_, _, make, outcome) in zip(leaves, known.leaves, strict=True):
+        state = leaf.variable._ag
+        grad = make(mode, outcome)
+        state.grad = grad if state.grad is None else accumulated(state.grad, grad)
+
+
+# --- a run that is seen ------------------------------------------------------------------------
+
+
+def _to_learn(
+    beginning: Beginning, run: Run, root: Node, mode: FakeTensorMode
+) -> Callable[[], None] | None:
+    """What writes a run down at its end; None where that is not worth it, or cannot be."""
+    beginning.met += 1
+    beginning.misses += 1
+    if beginning.misses > _MISSES:
+        beginning.forms.clear()
+        return None
+    if beginning.met == 1:
+        return None  # its steps are met for the first or second time themselves
+    found = _graph(root, mode)
+    if found is None:
+        beginning.misses += _MISSES // 2  # what it is made of is seldom another
+        return None
+    turns, leaves = found
+    if any(leaf.variable._ag.grad is not None for leaf in leaves):  # type: ignore[union-attr]  # a usual leaf
+        return None
+    since = EPOCH[0], learnt[0]
+
+    def written() -> None:
+        if run.remembered and since == (EPOCH[0], learnt[0]):
+            given = [_given(leaf, mode) for leaf in leaves]
+            storages = {id(leaf.variable._ag.grad._storage) for leaf in leaves}  # type: ignore[union-attr]  # they have one
+            if None not in given and len(storages) == len(given):
+                known = Known(tuple(turns), tuple(cast("list[Leaf]", given)))
+                beginning.forms = [known, *beginning.forms[: _FORMS - 1]]
+
+    return written
+
+
+def _graph(root: Node, mode: FakeTensorMode) -> tuple[list[Turn], list[AccumulateGrad]] | None:
+    """The nodes below a root in their order, and the leaves; None if one cannot be told of."""
+    found: dict[Node, None] = {}
+    leaves: dict[Node | None, int | None] = {}
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node in found or node in leaves:
+            continue
+        if node.__class__ is AccumulateGrad:
+            if not _is_usual_leaf(node, mode):
+                return None
+            leaves[node] = -1 - len(leaves)
+        elif node is NOWHERE[0] or node.outline is None or node.hooks is not None:
+            return None
+        else:
+            found[node] = None
+            stack += [target for target in node.links[::3] if target is not None]
+    order = sorted(found, key=_by_sequence, reverse=True)
+    at: dict[Node | None, int | None] = {None: None}
+    at.update(leaves)
+    at.update({node: i for i, node in enumerate(order)})
+    turns: list[Turn] = []
+    for node in order:
+        outline = node.__class__.outline
+        said = None if outline is None else outline(node, mode)
+        outline = node.__class__.outline  # the first call may have made it
+        if said is None or outline is None:
+            return None
+        targets = tuple([at[target] for target in node.links[::3]])
+        numbers = node.links[1::3] if any(node.links[1::3]) else None
+        turns.append(Turn(node.__class__, outline, said, targets, numbers, _releases(node)))
+    return turns, cast("list[AccumulateGrad]", list(reversed(leaves)))
+
+
+def _releases(node: Node) -> int:
+    if node.folded or not isinstance(node, OpNode):
+        return 2
+    return 1 if node.saves_tensors else 0
+
+
+def _given(leaf: AccumulateGrad, mode: FakeTensorMode) -> Leaf | None:
+    """What a leaf got, if nothing is known of it but its meta; nobody had a gradient before."""
+    variable = leaf.variable
+    state = variable._ag
+    grad = None if state is None else state.grad
+    if grad is None or grad.__class__ is not FakeTensor:
+        return None
+    plain = grad.fake_mode is mode and grad.constant is None and not grad.__dict__
+    own = grad._storage._nbytes == grad.meta.storage_bytes and grad.meta.layout is strided
+    alone = grad._base is None and grad._ag is None and grad._keys == fake_keys_for(grad.meta)
+    if not (plain and own and alone):
+        return None
+    version = 0 if grad._vc is None else grad._vc.value
+    make = _maker(version, hasattr(grad, "_viewed"))
+    return Leaf(variable.meta, variable._keys, make, Outcome(grad.meta))
+
+
+def _maker(version: int, viewed: bool) -> Callable[[FakeTensorMode, Outcome], FakeTensor]:
+    """A function that makes gradients of which only the meta differs."""
+    found = _MAKERS.get((version, viewed))
+    if found is None:
+        made = fresh_lines("_t", "_o", version, viewed=viewed)
+        source = "\n    ".join(["def _make(_m, _o):", *made, "return _t"]) + "\n"
+        found = _MAKERS[version, viewed] = generate(source, "_make", "gradients", dict(FRESH))
+    return found
+
+
+_MAKERS: dict[tuple[int, bool], Callable[[FakeTensorMode, Outcome], FakeTensor]] = {}
+
+
+_OF_THE_ENGINE = (
+    ("add", "Tensor"), ("add_", "Tensor"), ("clone", "default"), ("contiguous", "default"),
+    ("copy_", "default"), ("new_empty_strided", "default"), ("sum", "default"),
+    ("sum", "dim_IntList"), ("to", "dtype"), ("view", "default"),
+)  # fmt: skip
+
+
+def _sums_are_ours() -> bool:
+    """Whether what the engine itself calls, for sums and leaves, is a function of metas."""
+    packets = [(find_packet(f"aten::{name}"), overload) for name, overload in _OF_THE_ENGINE]
+    return all(is_ours(getattr(packet, overload)) for packet, overload in packets)
+
+
+KNOWN_RUN[0] = _known_run
