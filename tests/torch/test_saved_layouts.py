@@ -100,3 +100,14 @@ def test_T56_rows_outside_of_the_buffer_are_refused() -> None:
         )
     with pytest.raises(RuntimeError, match="must lie within 3 values"):
         layouts._rebuild_njt({"values": torch.ones(3), "offsets": torch.tensor([0, 2, 7])})
+
+
+def test_T56_rows_are_loaded_to_meta() -> None:
+    """Where each row ends is not known there, nor checked."""
+    rows = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(1, 3)], layout=torch.jagged)
+    file = io.BytesIO()
+    torch.save(rows, file)
+    file.seek(0)
+    made = torch.load(file, map_location="meta")
+    assert made.device == made.offsets().device == torch.device("meta")
+    assert made.values().shape == (3, 3)

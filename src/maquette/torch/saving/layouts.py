@@ -110,21 +110,25 @@ def _rebuild_nested_tensor(
     return StridedNestedTensor(buffer, rows)
 
 
-def _rebuild_njt(constructor_kwargs: Mapping[str, Any]) -> Tensor:
-    """A jagged nested tensor; RuntimeError if a row reaches beyond the values."""
-    given = dict(constructor_kwargs)
-    known = given.pop("_metadata_cache", None) or {}
-    values, offsets, lengths = given["values"], given["offsets"], given.get("lengths")
-    ragged = given.get("_ragged_idx", 1)
+def _check_rows(offsets: Tensor, lengths: Tensor | None, extent: int) -> None:
     starts = offsets.tolist()
     ends = starts[1:] if lengths is None else [a + n for a, n in zip(starts, lengths.tolist())]
-    extent = values.shape[ragged - 1]
     if (starts[:1] != [0] and lengths is None) or any(
         not 0 <= a <= b <= extent for a, b in zip(starts, ends)
     ):
         raise RuntimeError(
             f"the rows of a nested tensor must lie within {extent} values, got offsets {starts}"
         )
+
+
+def _rebuild_njt(constructor_kwargs: Mapping[str, Any]) -> Tensor:
+    """A jagged nested tensor; RuntimeError if a row reaches beyond the values."""
+    given = dict(constructor_kwargs)
+    known = given.pop("_metadata_cache", None) or {}
+    values, offsets, lengths = given["values"], given["offsets"], given.get("lengths")
+    ragged = given.get("_ragged_idx", 1)
+    if offsets.device.type != "meta":  # where a row ends is data
+        _check_rows(offsets, lengths, values.shape[ragged - 1])
     made = NestedTensor(
         values,
         offsets,

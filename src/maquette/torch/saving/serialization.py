@@ -245,7 +245,7 @@ def named_errors(file: IO[bytes], anything: bool) -> Iterator[None]:
         raise CutFileError(f"{name_of(file)}: it is damaged, or ends early: {error}") from None
     except Exception as error:  # errors of the code that the file runs stay as they are
         if type(error) in (RuntimeError, ValueError) and not _ran_other_code(error):
-            raise FileError(f"{name_of(file)}: it is damaged: {error}") from error
+            raise FileError(f"{name_of(file)}: it cannot be read: {error}") from error
         error.add_note(f"while reading {name_of(file)}")
         raise
 
