@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import copy
+import gzip
 import io
+import lzma
 import mmap
 import os
 import pickle
@@ -11,6 +14,7 @@ import struct
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -403,3 +407,72 @@ def test_weights_of_another_hash_are_refused(tmp_path: Path) -> None:
     address = (tmp_path / "w-0badc0de.pt").as_uri()
     with pytest.raises(RuntimeError, match=r"invalid hash value .*w-0badc0de\.pt"):
         torch.hub.load_state_dict_from_url(address, str(tmp_path / "kept"), check_hash=True)
+
+
+def _refuse(storage: object, location: str) -> object:
+    raise KeyError(location)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_errors_of_a_function_of_the_callers_stay_as_they_are(zipped: bool) -> None:
+    file = io.BytesIO()
+    torch.save(torch.ones(2), file, _use_new_zipfile_serialization=zipped)
+    for trusted in (False, True):
+        file.seek(0)
+        with pytest.raises(KeyError, match="cpu"):
+            torch.load(file, map_location=_refuse, weights_only=not trusted)
+        file.seek(0)
+        with pytest.raises(TypeError, match="should give a storage or None, got 3"):
+            torch.load(file, map_location=lambda *_: 3, weights_only=not trusted)
+
+
+@pytest.mark.parametrize("place", [0, True, ["cpu"], torch.float32])
+def test_what_says_no_places_is_refused(place: object) -> None:
+    with pytest.raises(TypeError, match="map_location should be a device"):
+        torch.load(io.BytesIO(b""), map_location=place)
+
+
+def test_an_unknown_option_of_load_is_refused() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'weight_only'"):
+        torch.load(io.BytesIO(b""), weight_only=True)
+
+
+@pytest.mark.parametrize("opened", [gzip.open, bz2.open, lzma.open])
+def test_files_that_cannot_go_back_are_written_to(opened: Any, tmp_path: Path) -> None:
+    with opened(tmp_path / "packed", "wb") as file:
+        torch.save({"a": torch.ones(2)}, file)
+    with opened(tmp_path / "packed", "rb") as file:
+        assert torch.load(file)["a"].tolist() == [1.0, 1.0]
+
+
+def test_a_file_that_tensors_share_is_read_again(tmp_path: Path) -> None:
+    """What is written to the tensors is in the file, which says no checksum of them any more."""
+    path = tmp_path / "shared.pt"
+    torch.save({"a": torch.ones(2), "b": torch.zeros(3), "c": torch.ones(1)}, path)
+    with torch.serialization.set_default_mmap_options(mmap.MAP_SHARED):
+        torch.load(path, mmap=True)["b"][1] = 7
+    assert torch.load(path)["b"].tolist() == [0, 7, 0]
+    path.write_bytes(path.read_bytes().replace(b"_rebuild_tensor_v2", b"_rebuild_tensor_v3"))
+    with pytest.raises(torch.serialization.FileError, match=r"data\.pkl.*CRC"):
+        torch.load(path)
+
+
+def test_the_environment_says_what_files_may_make(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in PyTorch: one variable for all calls, one for those that say nothing."""
+    file = io.BytesIO()
+    torch.save(Fraction(1, 2), file)
+
+    def loaded(**options: Any) -> object:
+        file.seek(0)
+        return torch.load(file, **options)
+
+    monkeypatch.setenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1")
+    with pytest.raises(torch.serialization.FileError, match="Fraction"):
+        loaded(weights_only=False)
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "true")
+    with pytest.raises(RuntimeError, match="both set"):
+        loaded()
+    monkeypatch.delenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD")
+    assert loaded() == Fraction(1, 2)
+    with pytest.raises(torch.serialization.FileError, match="Fraction"):
+        loaded(weights_only=True)

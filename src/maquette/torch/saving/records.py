@@ -58,14 +58,29 @@ class Writer:
         begins = at + _FIXED + len(info.filename.encode()) + 4 + (20 if large else 0)
         filler = -begins % _ALIGNMENT
         info.extra = _FILLER + filler.to_bytes(2, "little") + b"Z" * filler
-        with self.archive.open(info, "w", force_zip64=large) as record:
-            record.write(data)
-        if not checksums[0]:
-            info.CRC = 0
+        info.header_offset, info.external_attr = at, 0o600 << 16
+        info.file_size = info.compress_size = size
+        info.CRC = zlib.crc32(data) if checksums[0] else 0
+        self._write_record(info, data, large)
+
+    def _write_record(self, info: zipfile.ZipInfo, data: bytes | memoryview, large: bool) -> None:
+        # All is known before, so nothing is gone back for, as zipfile's own writer does: a file
+        # that packs what it is given cannot go back.
+        archive = self.archive
+        file = cast("IO[bytes]", archive.fp)
+        file.write(info.FileHeader(large))
+        file.write(data)
+        archive.filelist.append(info)
+        archive.NameToInfo[info.filename] = info
+        archive.start_dir = file.tell()
 
     def close(self) -> None:
         """Write the directory."""
         self.archive.close()
+
+
+def _two_lengths(raw: bytes) -> tuple[int, int]:
+    return int.from_bytes(raw[:2], "little"), int.from_bytes(raw[2:], "little")
 
 
 class Reader:
@@ -136,11 +151,28 @@ class Reader:
             raise FileError(f"{self.name}: the record '{name}' reaches beyond the records")
         if expected == 0:
             return np.empty(0, np.uint8)
+        if shared and info.CRC:
+            self._forget_checksum(info, path)
         mapped = np.memmap(
             path, np.uint8, mode="r+" if shared else "c", offset=begins, shape=(expected,)
         )
         note_mapped(cast("mmap.mmap", mapped.base), path)
         return mapped.view(np.ndarray)
+
+    def _forget_checksum(self, info: zipfile.ZipInfo, path: str | os.PathLike[str]) -> None:
+        """Let the file say no checksum of a record that programs may write to."""
+        with open(path, "r+b") as file:
+            at = self.archive.start_dir
+            for other in self.archive.filelist:
+                file.seek(at + 28)
+                lengths = int.from_bytes(file.read(2), "little"), *_two_lengths(file.read(4))
+                if other is info:
+                    file.seek(at + 16)
+                    file.write(bytes(4))
+                at += 46 + sum(lengths)
+            file.seek(info.header_offset + 14)
+            file.write(bytes(4))
+        info.CRC = 0
 
     def begin_of(self, name: str) -> int:
         """Where in the file the bytes of a record begin."""
@@ -150,9 +182,7 @@ class Reader:
         except _DAMAGE as error:
             raise FileError(f"{self.name}: the record '{name}' is damaged: {error}") from None
         self.file.seek(info.header_offset + 26)
-        lengths = self.file.read(4)
-        name_length, extra = lengths[0] | lengths[1] << 8, lengths[2] | lengths[3] << 8
-        return info.header_offset + _FIXED + name_length + extra
+        return info.header_offset + _FIXED + sum(_two_lengths(self.file.read(4)))
 
     def holds(self, name: str) -> bool:
         """Whether there is a record of this name."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from maquette.tensor.copying import rebuild_storage
 from maquette.tensor.cuda_devices import devices as cuda_devices
 from maquette.tensor.saving import FileError
 from maquette.tensor.storage import UntypedStorage
+from maquette.tensor.typed_storage import TypedStorage
 from maquette.torch.saving._utils import StoredElements
 from maquette.torch.saving.locations import restored_elsewhere
 
@@ -22,6 +24,45 @@ MapLocation = (
     str | device | Mapping[str, str] | Callable[[UntypedStorage, str], UntypedStorage | None] | None
 )
 Bytes = npt.NDArray[np.uint8]
+
+
+class CallersError(BaseException):
+    """Carries an error of a function of the caller's past those who speak of damaged files."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+@contextmanager
+def callers_errors() -> Iterator[None]:
+    """Let errors of functions that the caller gave leave the block as they are."""
+    try:
+        yield
+    except CallersError as carried:
+        raise carried.error from None
+
+
+def check_map_location(map_location: object) -> None:
+    """TypeError for what says no places."""
+    kinds = str | device | Mapping
+    if not (map_location is None or callable(map_location) or isinstance(map_location, kinds)):
+        raise TypeError(
+            f"load(): map_location should be a device, its name, a dict of names or a function of "
+            f"a storage and its device's name, got {map_location!r}"
+        )
+
+
+def _placed(
+    function: Callable[[UntypedStorage, str], object], storage: UntypedStorage, location: str
+) -> object:
+    try:
+        given = function(storage, location)
+        if given is not None and not isinstance(given, UntypedStorage | TypedStorage):
+            raise TypeError(f"map_location should give a storage or None, got {given!r}")
+    except Exception as error:
+        raise CallersError(error) from error
+    return given
 
 
 def restored(raw: Bytes, kind: dtype, location: str, map_location: MapLocation) -> StoredElements:
@@ -33,9 +74,9 @@ def restored(raw: Bytes, kind: dtype, location: str, map_location: MapLocation) 
     if callable(map_location) or map_location is None:
         storage = rebuild_storage(raw.nbytes, cpu, raw, False)
         if callable(map_location):
-            given = map_location(storage, location)
+            given = _placed(map_location, storage, location)
         else:
-            given = restored_elsewhere(storage, location)
+            given = _placed(restored_elsewhere, storage, location)
     if given is not None:
         untyped = getattr(given, "untyped", None)
         storage = given if untyped is None else untyped()

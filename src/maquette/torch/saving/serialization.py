@@ -68,7 +68,12 @@ from maquette.torch.saving.pickles import (
 from maquette.torch.saving.records import Reader as ArchiveReader
 from maquette.torch.saving.records import Writer as ArchiveWriter
 from maquette.torch.saving.records import checksums
-from maquette.torch.saving.restoring import MapLocation, restored
+from maquette.torch.saving.restoring import (
+    MapLocation,
+    callers_errors,
+    check_map_location,
+    restored,
+)
 
 MAP_LOCATION = MapLocation  # PyTorch's name
 DEFAULT_PROTOCOL = 2
@@ -147,6 +152,11 @@ def _save(
     archive.close()
 
 
+# What goes to the unpickler of a trusted file, as PyTorch has it; of these encoding is heeded.
+_LOAD_OPTIONS = frozenset(("encoding", "errors", "fix_imports", "buffers"))
+_FORCED = "TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
+_TRUTHS = ("1", "y", "yes", "true")
+
 # --- reading -------------------------------------------------------------------------
 
 
@@ -165,14 +175,21 @@ def load(
     of a storage and that device's name. weights_only: True, the default, makes only tensors, plain
     values and `safe_globals`; False makes anything, running code of the file's, so it is for files
     that you trust, as is the ``Unpickler`` of a pickle_module. mmap: whether storages of a file
-    given by its path are mapped, not read.
+    given by its path are mapped, not read. The environment may decide for all calls:
+    TORCH_FORCE_WEIGHTS_ONLY_LOAD, and TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD where weights_only is None.
 
     Raises FileError, a RuntimeError and a ValueError, for a file that is damaged or crafted, and
     PickleFileError, a FileError and a ``pickle.UnpicklingError``, for one that wants what is not
     allowed; both name the file.
-    AttributeError for a file that cannot be read from a place, RuntimeError for tensors of devices
-    that are not here.
+    Errors of a function that was given as map_location stay as they are. TypeError for a
+    map_location of another kind, AttributeError for a file that cannot be read from a place,
+    RuntimeError for tensors of devices that are not here.
     """
+    check_map_location(map_location)
+    unknown = sorted(pickle_load_args.keys() - _LOAD_OPTIONS)
+    if unknown:
+        raise TypeError(f"load() got an unexpected keyword argument '{unknown[0]}'")
+    weights_only = _forced(weights_only)
     if weights_only and pickle_module is not None:
         raise RuntimeError(
             "Can not safely load weights when explicit pickle_module is specified: leave out "
@@ -184,7 +201,7 @@ def load(
     if mmap and not isinstance(f, str | os.PathLike):
         raise ValueError("load(): mmap=True needs the path of a file, not a file that is open")
     encoding = pickle_load_args.get("encoding", "utf-8")
-    with opened_for_reading(f) as file:
+    with opened_for_reading(f) as file, callers_errors():
         begins = file.read(1)
         file.seek(-len(begins), os.SEEK_CUR)
         if not begins:
@@ -206,6 +223,16 @@ def load(
                 return legacy_files.load(file, legacy_files.How(map_location, trusted, encoding))
         place = cast("str | device | Mapping[str, str] | None", map_location)
         return load_with_metadata(file, None if callable(place) else place)[0]
+
+
+def _forced(weights_only: bool | None) -> bool | None:
+    """``weights_only`` as the environment has it; RuntimeError where it says both."""
+    always, never = (os.environ.get(name, "").lower() in _TRUTHS for name in _FORCED)
+    if always and never:
+        raise RuntimeError(f"load(): {' and '.join(_FORCED)} are both set; unset one")
+    if always:
+        return True
+    return False if never and weights_only is None else weights_only
 
 
 class PickleFileError(FileError, pickle.UnpicklingError):
