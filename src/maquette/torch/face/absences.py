@@ -215,8 +215,9 @@ def _unavailable() -> bool:
 
 # Submodules that programs reach as attributes, ``torch.ao.quantization.fx``.
 _SUBMODULES = frozenset(
-    "config decomposition dynamic experimental functional fx intrinsic modules nn parallel "
-    "placement_types qat quantizable quantization quantized reference sparse state_dict".split()
+    "_decomposed config decomposition dynamic experimental functional fx intrinsic modules nn "
+    "parallel placement_types qat quantizable quantization quantized reference sparse "
+    "state_dict".split()
 )
 
 

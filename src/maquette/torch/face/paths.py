@@ -144,6 +144,7 @@ PACKAGES = {
     "mtia": "maquette.torch.devices.mtia",
     **_each("maquette.torch.devices.mtia", "memory mtia_graph", "mtia"),
     "ao.nn.quantized.modules.functional_modules": "maquette.torch.families.float_functional",
+    "ao.quantization.fx._decomposed": "maquette.torch.families.quantized_decomposed",
     "ao.quantization.stubs": "maquette.torch.families.quantization_stubs",
     "nn": "maquette.nn",
     "nn.modules.channelshuffle": "maquette.nn.modules.shaping.channelshuffle",
