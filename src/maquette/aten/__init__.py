@@ -44,6 +44,8 @@ from maquette.aten.nn.norm import layer_norm as _layer_norm  # noqa: F401
 from maquette.aten.nn.norm import group_norm as _group_norm  # noqa: F401
 from maquette.aten.nn.norm import batch_norm as _batch_norm  # noqa: F401
 from maquette.aten.nn.norm import batch_norm_functions as _batch_norm_functions  # noqa: F401
+from maquette.aten.nn.attention import attention_by_position as _attention_by_position  # noqa: F401
+from maquette.aten.nn.attention import flash_by_position as _flash_by_position  # noqa: F401
 from maquette.aten.nn.attention import fused_attention as _fused_attention  # noqa: F401
 from maquette.aten.nn.attention import attention as _attention  # noqa: F401
 from maquette.aten.nn.attention import native_attention as _native_attention  # noqa: F401
