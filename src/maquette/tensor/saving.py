@@ -94,10 +94,15 @@ def save(obj: Mapping[str, Tensor], f: File, *, metadata: Mapping[str, str] | No
     entries = _entries(obj)
     header = _header(obj, entries, dict(metadata or {}))
     with _opened(f, "wb") as file:
-        file.write(_LENGTH.pack(len(header)))
-        file.write(header)
+        write_header(file, header)
         for entry in entries:
             _write_values(entry.tensor, file)
+
+
+def write_header(file: IO[bytes], header: bytes) -> None:
+    """Begin a file with a header of `header_of`."""
+    file.write(_LENGTH.pack(len(header)))
+    file.write(header)
 
 
 class _Entry(NamedTuple):
@@ -142,11 +147,17 @@ def _header(names: Iterable[str], entries: list[_Entry], strings: dict[str, str]
     ours = _what_the_format_lacks(entries)
     if ours:
         strings[_OURS] = json.dumps(ours, separators=(",", ":"))
+    return header_of(names, [(name, tensor.meta) for name, tensor in entries], strings)
+
+
+def header_of(
+    names: Iterable[str], metas: Iterable[tuple[str, TensorMeta]], strings: dict[str, str]
+) -> bytes:
+    """What stands before the values of ``metas`` in a file, without its length; ``strings`` too."""
     table: dict[str, object] = {_METADATA: strings} if strings else {}
     table.update(dict.fromkeys(names))  # in the caller's order, which is not that of the values
     at = 0
-    for name, tensor in entries:
-        meta = tensor.meta
+    for name, meta in metas:
         end = at + meta.numel * meta.itemsize
         kind, shape = _as_written(meta)
         table[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, end]}
@@ -258,10 +269,8 @@ def load_with_metadata(
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
     """`load`, and the strings that the file keeps beside the tensors."""
     with _opened(f, "rb") as file, errors_of(file):
-        table = _read_header(file)
-        strings = _strings(table.pop(_METADATA, {}))
+        rows, strings = read_table(file)
         ours = _ours(strings)
-        rows = list(_rows(table))
         loaded = _Loaded(ours, sum(row.end - row.begin for row in rows))
         at = 0
         for row in sorted(rows, key=lambda row: (row.begin, row.end)):
@@ -281,14 +290,21 @@ def load_with_metadata(
     return tensors, strings
 
 
-class _Row(NamedTuple):
-    """A line of the header."""
+class Row(NamedTuple):
+    """A line of the header; ``begin`` and ``end`` count from the end of the header."""
 
     name: str
     kind: dtype
     shape: tuple[int, ...]
     begin: int
     end: int
+
+
+def read_table(file: IO[bytes]) -> tuple[list[Row], dict[str, str]]:
+    """What a file says of its tensors, and its strings; what comes next in it are the values."""
+    table = _read_header(file)
+    strings = _strings(table.pop(_METADATA, {}))
+    return list(_rows(table)), strings
 
 
 def _read_header(file: IO[bytes]) -> dict[str, object]:
@@ -334,7 +350,7 @@ def _whole(number: object) -> int:
     return number
 
 
-def _rows(table: Mapping[str, object]) -> Iterator[_Row]:
+def _rows(table: Mapping[str, object]) -> Iterator[Row]:
     for name, entry in table.items():
         try:
             assert isinstance(entry, dict)
@@ -348,7 +364,7 @@ def _rows(table: Mapping[str, object]) -> Iterator[_Row]:
             ) from None
         if end - begin != math.prod(shape) * kind.itemsize:
             raise FileError(f"the entry of {_short(name)} contradicts itself: {_short(entry)}")
-        yield _Row(name, kind, shape, begin, end)
+        yield Row(name, kind, shape, begin, end)
 
 
 def _strings(metadata: object) -> dict[str, str]:
@@ -406,7 +422,7 @@ class _Loaded:
         self.storages: dict[int, UntypedStorage] = {}
         self.tensors: dict[str, Tensor] = {}
 
-    def add(self, row: _Row, raw: npt.NDArray[np.uint8]) -> None:
+    def add(self, row: Row, raw: npt.NDArray[np.uint8]) -> None:
         """Make the tensor of one row, on cpu; ``raw`` becomes its storage where it has its own."""
         facts = self.ours.get(row.name, {})
         kind, shape = row.kind, row.shape
