@@ -178,7 +178,7 @@ def test_attention_is_within_each_row() -> None:
         (lambda t: t.transpose(0, 1), RuntimeError, "dimension 0 cannot be transposed"),
         (lambda t: t.chunk(2, -1), RuntimeError, "3 % 2 != 0"),
         (lambda t: t[2], IndexError, "index 2 is out of bounds for dimension 0 with size 2"),
-        (lambda t: t[:], NotImplementedError, "number of a row first"),
+        (lambda t: t[:, 1:], NotImplementedError, "indexed by numbers and whole ranges"),
         (lambda t: t.sort(), NotImplementedError, "aten::sort .*layout strided.*unbind"),
         (lambda t: t.matmul(t), RuntimeError, "0-th nested matrices .*2x3 and 2x3"),
         (lambda t: mq.nn.functional.linear(t, mq.ones(2, 4)), RuntimeError, "last_dim = 3"),
@@ -249,3 +249,41 @@ def test_M6_its_description_has_no_storage() -> None:
 def test_F62_none_is_made_of_fakes() -> None:
     with mq.FakeTensorMode(), pytest.raises(UnsupportedOperatorException, match="_nested_tensor"):
         nested_tensor([mq.ones(2), mq.ones(3)])
+
+
+def test_rows_and_what_is_beyond_them_are_indexed_as_views():
+    nt = nested_tensor([mq.arange(6.0).view(2, 3), mq.arange(3.0).view(1, 3)])
+    assert [row.tolist() for row in nt[..., 0].unbind()] == [[0.0, 3.0], [0.0]]
+    assert [row.tolist() for row in nt[:, 0].unbind()] == [[0.0, 1.0, 2.0], [0.0, 1.0, 2.0]]
+    assert [row.tolist() for row in nt[1:].unbind()] == [[[0.0, 1.0, 2.0]]]
+    for view in (nt[...], nt[:], nt[..., 0], nt[1:], nt[0, ..., 1:]):
+        assert view._base is nt or view._base is nt._buffer or view.data_ptr() == nt.data_ptr() + 4
+    nt[1:][0].mul_(2.0)
+    assert nt[1].tolist() == [[0.0, 2.0, 4.0]]
+
+
+@pytest.mark.parametrize("index", [None, (slice(None), slice(0, 1)), slice(None, None, 2), True])
+def test_what_strided_rows_are_not_indexed_by_is_refused_by_name(index):
+    nt = nested_tensor([mq.ones(2, 3), mq.ones(1, 3)])
+    with pytest.raises(NotImplementedError, match="indexed by numbers and whole ranges"):
+        nt[index]
+
+
+def test_a_range_of_rows_that_lie_apart_is_refused():
+    nt = nested_tensor([mq.ones(2, 3), mq.ones(1, 3)])
+    with pytest.raises(RuntimeError, match="only contiguous nested tensors"):
+        nt.transpose(1, 2).narrow(0, 0, 1)
+
+
+def test_each_row_is_multiplied_by_one_dense_matrix():
+    rows, weight = [mq.randn(3, 4, 5), mq.randn(2, 4, 5)], mq.randn(5, 6, requires_grad=True)
+    products = mq.matmul(nested_tensor(rows), weight)
+    for product, row in zip(products.unbind(), rows, strict=True):
+        assert mq.allclose(product, row @ weight)
+    sum(row.sum() for row in products.unbind()).backward()
+    assert mq.allclose(weight.grad, sum(row.sum((0, 1)) for row in rows)[:, None].expand(5, 6))
+
+
+def test_rows_without_any_element_are_not_padded():
+    with pytest.raises(RuntimeError, match="at least one constituent tensor"):
+        mq.nested.to_padded_tensor(nested_tensor([mq.ones(1, 0), mq.ones(0, 0)]), 0.0)

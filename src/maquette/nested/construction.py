@@ -18,6 +18,7 @@ from maquette.fake.exceptions import UnsupportedOperatorException
 from maquette.nested import operators as _operators
 from maquette.nested import reductions as _reductions  # noqa: F401 — registers its operators
 from maquette.nested import shapes as _shapes  # noqa: F401 — registers its operators
+from maquette.nested import strided_indexing  # noqa: F401  # its operators
 from maquette.nested import strided_operators as _strided_operators
 from maquette.nested.strided import StridedNestedTensor, dense_rows, from_rows, over_buffer
 from maquette.nested.tensor import NestedTensor, carrier, from_values

@@ -162,16 +162,6 @@ class StridedNestedTensor(Tensor):
         """RuntimeError: PyTorch has no list of nested rows."""
         raise _no("strides", "that of each of unbind(), as unbind()[0].tolist()")
 
-    def __getitem__(self, index: object) -> Tensor:
-        first, *rest = index if isinstance(index, tuple) else (index,)
-        if isinstance(first, int) and not isinstance(first, bool):
-            row: Tensor = aten.select(self, 0, first)
-            return row[tuple(rest)] if rest else row
-        raise NotImplementedError(
-            f"a nested tensor of layout strided is indexed by the number of a row first, as in "
-            f"nt[0, 1:], got {type(first).__name__}; for other dimensions use select() or chunk()"
-        )
-
     def __setitem__(self, index: object, value: object) -> None:
         row = self[index[0] if isinstance(index, tuple) else index]
         row[index[1:] if isinstance(index, tuple) else ...] = value

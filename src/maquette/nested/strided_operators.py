@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from maquette.core.dtype import bool as boolean
 from maquette.core.dtype import dtype as DType
-from maquette.core.errors import check, check_index
+from maquette.core.errors import check
 from maquette.core.layout import contiguous_format, memory_format, preserve_format
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.registry import ops
@@ -290,52 +290,6 @@ def unbind(self: Nested, dim: int) -> list[Tensor]:
     return rows_of(self)
 
 
-@nested("select.int")
-def select(self: Nested, dim: int, index: int) -> Tensor:
-    at = self._wrap(dim)
-    if at == 0:
-        count = len(self._rows)
-        check_index(
-            -count <= index < count,
-            lambda: f"index {index} is out of bounds for dimension 0 with size {count}",
-        )
-        return rows_of(self)[index]
-    for i, size in enumerate(_sizes(self)):
-        check_index(
-            -size[at - 1] <= index < size[at - 1],
-            lambda i=i, size=size: (
-                f"index {index} is out of bounds for dimension {at - 1} of the {i}th constituent "
-                f"tensor with size {size[at - 1]}"
-            ),
-        )
-    return view_of_rows(self, lambda row, i: row.select(at - 1, index))
-
-
-@nested("slice.Tensor")
-def slice_(self: Nested, *rest: object) -> NoReturn:
-    raise NotImplementedError(
-        "aten::slice.Tensor is not supported for nested tensors of layout strided: index the rows "
-        "by an integer first, nt[0, 1:]"
-    )
-
-
-@nested("narrow")
-def narrow(self: Nested, dim: int, start: int, length: int) -> Tensor:
-    at = self._wrap(dim)
-    check(
-        at == 0,
-        lambda: f"narrow(): only dim=0 supported for nested tensors, but got: {at}",
-    )
-    count = len(self._rows)
-    check(
-        0 <= start and start + length <= count,
-        lambda: f"start ({start}) + length ({length}) exceeds dimension size ({count}).",
-    )
-    if self.requires_grad:
-        return from_rows(rows_of(self)[start : start + length], self._buffer)
-    return StridedNestedTensor(self._buffer.detach(), self._rows[start : start + length])
-
-
 def padded(self: Nested, padding: float, output_size: Sequence[int] | None = None) -> Tensor:
     """The rows as one dense tensor, each filled up with ``padding``."""
     _contiguous(self, "to_padded_tensor")
@@ -359,6 +313,10 @@ def padded(self: Nested, padding: float, output_size: Sequence[int] | None = Non
     if not self._rows:
         found: Tensor = self._buffer.new_empty((0,))
         return found
+    check(
+        any(math.prod(row.size) for row in self._rows),
+        lambda: "to_padded_tensor: at least one constituent tensor should have non-zero numel",
+    )
     filled = []
     for row in rows_of(self):
         missing = [w - n for w, n in zip(wanted[1:], row.shape)]
@@ -615,6 +573,8 @@ def matmul(self: Tensor, other: Tensor) -> Tensor:
         kinds = ["nested" if isinstance(t, Nested) else "non-nested" for t in (self, other)]
         if self.ndim == other.ndim == 3:
             return _with_dense(self, other)
+        if isinstance(self, Nested) and self.ndim > 2 and other.ndim == 2:
+            return from_rows([row @ other for row in rows_of(self)], self._buffer)
         raise RuntimeError(
             f"Expected both to be nested, but got a {kinds[0]} self and {kinds[1]} other"
         )
