@@ -267,3 +267,25 @@ def test_short_and_long_draws_are_of_one_stream() -> None:
     whole = mq.rand(10_016)
     mq.manual_seed(5)
     assert mq.equal(mq.cat([mq.rand(16), mq.rand(10_000)]), whole)
+
+
+# By mpmath with 60 digits: the density there is less than any double.
+@pytest.mark.parametrize(
+    ("share", "alpha", "beta", "expected"),
+    [
+        (0.01, 100.0, 100.0, 3.998791957e-4),
+        (0.01, 1000.0, 0.1, 4.65255384e-5),
+        (0.1, 500.0, 500.0, 4.025706847e-4),
+        (0.3, 3000.0, 2.0, 1.719730744e-4),
+    ],
+)
+def test_far_from_the_mean_of_large_shapes_a_share_has_its_slope(share, alpha, beta, expected):
+    x, a, total = (mq.tensor([v], dtype=mq.float64) for v in (share, alpha, alpha + beta))
+    assert mq.ops.aten._dirichlet_grad(x, a, total).item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_no_share_of_large_shapes_is_without_a_slope():
+    x = mq.tensor([1e-30, 1e-6, 0.01, 0.4, 0.9, 0.999999], dtype=mq.float64)[:, None]
+    shapes = mq.tensor([[10.0, 1000], [10, 10000], [500, 500], [1000, 0.1], [0.01, 3000]])
+    a, b = shapes.double().unbind(1)
+    assert mq.ops.aten._dirichlet_grad(*mq.broadcast_tensors(x, a, a + b)).isfinite().all()

@@ -238,3 +238,11 @@ def test_flat_weights_may_be_others_than_the_attributes():
     lstm.weight_ih_l0 = nn.Parameter(mq.ones(12, 2))
     assert lstm._flat_weights[0] is lstm.weight_ih_l0
     assert lstm.float()._flat_weights[1] is lstm.weight_hh_l0
+
+
+def test_a_cell_says_which_state_has_another_number_of_dimensions():
+    x, state, wrong = mq.zeros(3, 4), mq.zeros(3, 5), mq.zeros(1, 3, 5)
+    with pytest.raises(ValueError, match=r"LSTMCell: Expected hx\[1\] to be 1D or 2D, got 3D"):
+        nn.LSTMCell(4, 5)(x, (state, wrong))
+    with pytest.raises(ValueError, match="GRUCell: Expected hidden to be 1D or 2D, got 3D"):
+        nn.GRUCell(4, 5)(x, wrong)

@@ -201,10 +201,12 @@ def _beta_slopes(share: Array, alpha: Array, total: Array) -> Array:
     x, a, every = (_double(t).reshape(-1) for t in (share, alpha, total))
     b = every - a
     found = np.full(a.shape, np.nan)
-    short = np.flatnonzero((x > 0) & (x < 1) & (a > 0) & (b > 0) & (every <= _LARGE_SHAPE))
-    for i in range(0, short.size, BLOCK):
-        part = short[i : i + BLOCK]
-        found[part] = _shares_by_series(x[part], a[part], b[part])
+    inside, lower = (x > 0) & (x < 1) & (a > 0) & (b > 0), x <= 0.5
+    _fill_by_series(found, inside & (every <= _LARGE_SHAPE), x, a, b, lower)
+    # Far from the mean of large shapes a few terms do, where differences meet a density of 0.
+    lower = x * every <= a
+    growth = every * np.where(lower, x / (a + 1), (1 - x) / (b + 1))
+    _fill_by_series(found, inside & np.isnan(found) & (growth < 0.9), x, a, b, lower)
     left = np.isnan(found)
     if left.any():
         found[left] = _shares_by_differences(x[left], a[left], b[left])
@@ -215,12 +217,19 @@ def _double(x: Array) -> Array:
     return x.astype(np.float64)
 
 
-def _shares_by_series(x: Array, a: Array, b: Array) -> Array:
-    """As `_by_series`, of the smaller of the shares x and 1 - x (dlmf.nist.gov/8.17.8).
+def _fill_by_series(found: Array, where: Array, x: Array, a: Array, b: Array, below: Array) -> None:
+    chosen = np.flatnonzero(where)
+    for i in range(0, chosen.size, BLOCK):
+        part = chosen[i : i + BLOCK]
+        found[part] = _shares_by_series(x[part], a[part], b[part], below[part])
+
+
+def _shares_by_series(x: Array, a: Array, b: Array, below: Array) -> Array:
+    """As `_by_series`, of the share x where ``below``, else of 1 - x (dlmf.nist.gov/8.17.8).
 
     NaN where so many digits cancel that few are left.
     """
-    special, below, every = _special(), x <= 0.5, a + b
+    special, every = _special(), a + b
     term, ratio = x / np.where(below, a, b), np.where(below, x, 1 - x)
     next_ = np.where(below, a, b) + 1
     own = below.astype(np.float64)  # whether the number below the line moves with a

@@ -483,10 +483,11 @@ class RNNCellBase(Module):
         if input.dim() not in (1, 2):
             raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead")
         batched = input.dim() == 2
-        for member in state or ():
+        for place, member in enumerate(state or ()):
             if member.dim() not in (1, 2):
+                which = f"hx[{place}]" if mode == "LSTM" else "hidden"
                 raise ValueError(
-                    f"{name}: Expected hidden to be 1D or 2D, got {member.dim()}D instead"
+                    f"{name}: Expected {which} to be 1D or 2D, got {member.dim()}D instead"
                 )
         rows = input if batched else input.unsqueeze(0)
         if state is None:
