@@ -289,3 +289,20 @@ def test_no_share_of_large_shapes_is_without_a_slope():
     shapes = mq.tensor([[10.0, 1000], [10, 10000], [500, 500], [1000, 0.1], [0.01, 3000]])
     a, b = shapes.double().unbind(1)
     assert mq.ops.aten._dirichlet_grad(*mq.broadcast_tensors(x, a, a + b)).isfinite().all()
+
+
+# By mpmath with 50 digits.
+@pytest.mark.parametrize(
+    ("shape", "drawn", "expected"),
+    [
+        (150.0, 1500.0, 2.560851601),
+        (2.0, 900.0, 6.387811229),
+        (1e5, 5e4, 0.6931483176),
+        (1e5, 9.5e4, 0.9745742175),
+        (1e5, 1.1e5, 1.048413725),
+        (1e6, 1.002e6, 1.000999501),
+    ],
+)
+def test_draws_of_gamma_have_their_slope_where_the_density_is_nothing(shape, drawn, expected):
+    a, x = mq.tensor([shape], dtype=mq.float64), mq.tensor([drawn], dtype=mq.float64)
+    assert mq.ops.aten._standard_gamma_grad(a, x).item() == pytest.approx(expected, rel=1e-6)
