@@ -1,5 +1,6 @@
 """The operators of attention over [batch, length, heads, width], which libraries call."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 import maquette as mq
 import maquette.torch as torch
 from maquette import Tensor
+from maquette.torch.utils.flop_counter import FlopCounterMode
 
 aten = mq.ops.aten
 Seen = Tensor | None
@@ -125,3 +127,24 @@ def test_the_shapes_are_pytorchs_with_and_without_sums() -> None:
     given = (q, k, v, None, None, None, None, None, 0.0, 0)
     out, sums, *_ = aten._efficient_attention_forward(*given)
     assert (out.shape, out.stride(), sums.shape) == ((2, 5, 3, 16), (240, 48, 16, 1), (2, 3, 0))
+
+
+def flops(call: Callable[[], object]) -> int:
+    with FlopCounterMode(display=False) as counter:
+        call()
+    total: int = counter.get_total_flops()
+    return total
+
+
+def test_the_counter_counts_them() -> None:
+    with mq.FakeTensorMode():
+        q, k = mq.empty(2, 4, 3, 8), mq.empty(2, 6, 3, 8)
+        none = (None,) * 5
+        dense = 2 * 2 * 3 * 4 * 6 * (8 + 8)
+        assert flops(lambda: aten._efficient_attention_forward(q, k, k, *none, 0.0, 0)) == dense
+        flash = (None, None, 4, 6, 0.0, False, False)
+        assert flops(lambda: aten._flash_attention_forward(q, k, k, *flash)) == dense
+        many, ends = mq.empty(1, 7, 3, 8), mq.empty(3, dtype=mq.int32)
+        given = (many, many, many, None, ends, ends, 4, 4, 0.0, 0)
+        counted = flops(lambda: aten._efficient_attention_forward(*given))
+        assert counted == 2 * 2 * 3 * 4 * 4 * (8 + 8)  # as if both were of the longest

@@ -24,7 +24,9 @@ Shape = Sequence[int]
 COUNTED = tuple(
     "mm addmm bmm baddbmm _scaled_mm convolution _convolution convolution_backward "
     "_scaled_dot_product_efficient_attention _scaled_dot_product_efficient_attention_backward "
-    "_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_backward".split()
+    "_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_backward "
+    "_efficient_attention_forward _efficient_attention_backward _flash_attention_forward "
+    "_flash_attention_backward".split()
 )
 """The operators of aten that PyTorch counts."""
 

@@ -346,22 +346,57 @@ def _summed_to(grad: Array, shape: tuple[int, ...]) -> Array:
     return summed
 
 
-def _products(query: TensorMeta, key: TensorMeta) -> int:
+def products(query: TensorMeta, key: TensorMeta) -> int:
+    """Twice the number of scores: the FLOPs of a product for each unit of width."""
     batch, length, heads, _ = query.shape
     return 2 * batch * length * heads * key.shape[1]
 
 
+def _products_of(
+    query: TensorMeta,
+    key: TensorMeta,
+    ends: TensorMeta | None,
+    longest_q: int | None,
+    longest_k: int | None,
+) -> int:
+    """`products`; of several sequences, as if each were as long as the longest."""
+    if ends is None or longest_q is None:
+        return products(query, key)
+    longest_k = key.shape[1] if longest_k is None else longest_k
+    return 2 * (ends.shape[0] - 1) * longest_q * query.shape[2] * longest_k
+
+
 @efficient_forward.cost
 def efficient_forward_cost(
-    query: TensorMeta, key: TensorMeta, value: TensorMeta, *rest: object
+    query: TensorMeta,
+    key: TensorMeta,
+    value: TensorMeta,
+    bias: TensorMeta | None,
+    cu_seqlens_q: TensorMeta | None,
+    cu_seqlens_k: TensorMeta | None,
+    max_seqlen_q: int | None,
+    max_seqlen_k: int | None,
+    *rest: object,
 ) -> Cost:
     """Scores, and their product with the values; what a mask hides is counted too."""
-    return Cost(flops=_products(query, key) * (query.shape[3] + value.shape[3]))
+    pairs = _products_of(query, key, cu_seqlens_q, max_seqlen_q, max_seqlen_k)
+    return Cost(flops=pairs * (query.shape[3] + value.shape[3]))
 
 
 @efficient_attention_backward.cost
 def efficient_attention_backward_cost(
-    grad_out_: TensorMeta, query: TensorMeta, key: TensorMeta, value: TensorMeta, *rest: object
+    grad_out_: TensorMeta,
+    query: TensorMeta,
+    key: TensorMeta,
+    value: TensorMeta,
+    bias: TensorMeta | None,
+    out: TensorMeta,
+    cu_seqlens_q: TensorMeta | None,
+    cu_seqlens_k: TensorMeta | None,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    *rest: object,
 ) -> Cost:
     """Five products: the scores again, the gradients of both factors of both products."""
-    return Cost(flops=_products(query, key) * (3 * query.shape[3] + 2 * value.shape[3]))
+    pairs = _products_of(query, key, cu_seqlens_q, max_seqlen_q, max_seqlen_k)
+    return Cost(flops=pairs * (3 * query.shape[3] + 2 * value.shape[3]))

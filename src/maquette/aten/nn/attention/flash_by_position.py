@@ -12,8 +12,7 @@ from maquette.aten.common.accumulation import Array
 from maquette.aten.nn.attention.attention_by_position import (
     _by_head,
     _check,
-    efficient_attention_backward_cost,
-    efficient_forward_cost,
+    products,
 )
 from maquette.aten.nn.attention.attention_kernels import attend, attend_backward
 from maquette.aten.nn.attention.fused_attention import Metas, _refuse_dropout
@@ -21,7 +20,7 @@ from maquette.core.dtype import float32, uint64
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
-from maquette.library.page import define
+from maquette.library.page import Cost, define
 from maquette.tensor.tensor import Tensor
 
 _FORWARD, _BACKWARD = "_flash_attention_forward", "_flash_attention_backward"
@@ -166,7 +165,15 @@ def flash_forward_gradients(
 
 
 flash_forward.nondifferentiable(1, 2, 3, 4)
-flash_forward.cost(efficient_forward_cost)
+
+
+@flash_forward.cost
+def flash_forward_cost(
+    query: TensorMeta, key: TensorMeta, value: TensorMeta, *rest: object
+) -> Cost:
+    """Scores, and their product with the values; what a mask hides is counted too."""
+    return Cost(flops=products(query, key) * (query.shape[3] + value.shape[3]))
+
 
 # PyTorch passes undefined tensors where its schema says ``Tensor cum_seq_q``: None fits none here.
 flash_attention_backward = define(
@@ -224,4 +231,9 @@ def flash_attention_backward_kernel(
     return tuple(_by_head(xp, *found[:3]))
 
 
-flash_attention_backward.cost(efficient_attention_backward_cost)
+@flash_attention_backward.cost
+def flash_attention_backward_cost(
+    grad_out: TensorMeta, query: TensorMeta, key: TensorMeta, value: TensorMeta, *rest: object
+) -> Cost:
+    """Five products: the scores again, the gradients of both factors of both products."""
+    return Cost(flops=products(query, key) * (3 * query.shape[3] + 2 * value.shape[3]))
