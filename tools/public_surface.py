@@ -3,13 +3,21 @@
     .venv-peer/bin/python tools/public_surface.py [KIND ...]
 
 Needs both in one environment (`make peer` makes it). Each side is described in a process of its
-own, maquette's with `maquette.torch.install()`; what differs is printed by kind: "default" (of a
-parameter that both have), "parameters", "base" (of a class, by name), "absent" and "untold" (names
-of an ``__all__`` that are not there, or that `dir` does not tell), "missing" (names that a module
-defines and does not list), "member" (of a class), "module" (not to be imported), "refused" (names
-that say when called that they are not supported), "more" (parameters by keyword alone that PyTorch
-has not). What several modules have is told once, where it is at home; what a class inherits, at
-the class that defines it. Where PyTorch tells ``(*args, **kwargs)``, more may be told here.
+own, maquette's with `maquette.torch.install()`. What differs is printed by kind:
+
+default     of a parameter that both have
+parameters  their names and kinds; none are wanted where PyTorch tells ``(*args, **kwargs)``
+more        parameters by keyword alone that PyTorch has not, defaults where it has none
+base        a base class, by name
+member      of a class: not there
+absent      a name of an ``__all__``: not there
+missing     a name that a module defines and does not list: not there
+untold      a name of an ``__all__`` that `dir` does not tell
+refused     a name that says when it is called that it is not supported
+module      it cannot be imported
+
+What several modules have is told once, for the module that defines it, if they have the same; what
+a class inherits, for the class that defines it.
 """
 
 from __future__ import annotations
@@ -24,9 +32,10 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeVar
 
 Facts = dict[str, Any]
 Difference = tuple[str, str, str]
@@ -97,13 +106,27 @@ def described(value: object) -> Facts:
         facts["bases"] = [kind.__name__ for kind in value.__mro__]
         names = [n for n in dir(value) if not n.startswith("_")]
         members = {name: getattr(value, name, None) for name in names}
-        facts["members"] = {
+        facts["members"] = dict.fromkeys(_attributes(value)) | {
             name: parameters(member) if inspect.isroutine(member) else None
             for name, member in members.items()
         }
         facts["refusing"] = [name for name, member in members.items() if refuses(member)]
-        facts["own"] = [name for name in names if name in vars(value)]
+        # A type of tensors, ``torch.FloatTensor``, has what `Tensor` has, which is compared there.
+        alias = type(value).__name__.lower() in ("tensortype", "sparsetensortype")
+        facts["own"] = [] if alias else [name for name in names if name in vars(value)]
     return facts
+
+
+def _attributes(kind: type) -> Iterator[str]:
+    """The names that instances have beside those of their class, as far as these can be told."""
+    for base in kind.__mro__:
+        yield from getattr(base, "__annotations__", ())
+        made = getattr(vars(base).get("__init__"), "__code__", None)
+        yield from made.co_names if made is not None else ()
+        slots = vars(base).get("__slots__", ())
+        yield from (slots,) if isinstance(slots, str) else slots
+    if issubclass(kind, enum.Enum):
+        yield from ("name", "value")
 
 
 def refuses(value: object) -> bool:
@@ -114,8 +137,11 @@ def refuses(value: object) -> bool:
 _STAND_IN = re.compile("Not there yet:|.* is not supported by maquette")
 
 
-def surface(modules: Sequence[str]) -> dict[str, Facts]:
-    """By module: what `dir` tells, ``__all__``, and each public name described."""
+def surface(modules: Mapping[str, Iterable[str]]) -> dict[str, Facts]:
+    """By module: what `dir` tells, ``__all__``, and each public name described.
+
+    modules: by path, names that are described besides: those that the other side has.
+    """
     found: dict[str, Facts] = {}
     for path in modules:
         try:
@@ -125,9 +151,11 @@ def surface(modules: Sequence[str]) -> dict[str, Facts]:
             continue
         told = [name for name in dir(module) if not name.startswith("_")]
         listed = [n for n in getattr(module, "__all__", ()) if not n.startswith("_")]
-        values = {name: _found(module, name) for name in {*told, *listed}}
+        values = {name: _found(module, name) for name in {*told, *listed, *modules[path]}}
         names = {
-            n: described(v) for n, v in values.items() if v is not None and not inspect.ismodule(v)
+            n: described(v)
+            for n, v in values.items()
+            if v is not None and not isinstance(v, ModuleType | TypeVar)
         }
         found[path] = {"told": told, "listed": [n for n in listed if n in values], "names": names}
     return found
@@ -157,7 +185,8 @@ def differences(theirs: Mapping[str, Facts], ours: Mapping[str, Facts]) -> Itera
             if name in module["names"] and name not in here["names"]:
                 yield "absent", f"{path}.{name}", ""
             elif name in module["names"] and name not in here["told"]:
-                yield "untold", f"{path}.{name}", ""
+                if not here["names"][name]["refused"]:  # such names are told of by their errors
+                    yield "untold", f"{path}.{name}", ""
         for name, facts in module["names"].items():
             own = name in module["listed"] or facts["home"] == path  # others import it
             if own and name in here["names"]:
@@ -211,7 +240,8 @@ def _of_parameters(
     by_name = {p[0]: p[2] for p in ours}
     for parameter, _, default in theirs:
         if parameter in by_name and by_name[parameter] != default:
-            yield "default", f"{name}({parameter})", f"{default} there, {by_name[parameter]} here"
+            kind = "default" if default else "more"  # what is needed there has a default here
+            yield kind, f"{name}({parameter})", f"{default} there, {by_name[parameter]} here"
     if [p[:2] for p in theirs] == [p[:2] for p in ours] or _says_nothing(theirs):
         return
     there, here = ([p[0] for p in side] for side in (theirs, ours))
@@ -232,24 +262,25 @@ def _says_nothing(told: list[list[Any]]) -> bool:
     ]
 
 
-def _describe_side(side: str, file: Path, modules: Path) -> None:
+def _describe_side(side: str, folder: Path) -> None:
     warnings.simplefilter("ignore")
-    if side == "maquette":
-        importlib.import_module("maquette.torch").install()
-    torch = importlib.import_module("torch")
     if side == "torch":
-        modules.write_text("\n".join(public_modules(torch)))
-    file.write_text(json.dumps(surface(modules.read_text().split())))
+        torch = importlib.import_module("torch")
+        found = surface(dict.fromkeys(public_modules(torch), ()))
+    else:
+        importlib.import_module("maquette.torch").install()
+        theirs = json.loads((folder / "torch").read_text())
+        found = surface({path: module.get("names", ()) for path, module in theirs.items()})
+    (folder / side).write_text(json.dumps(found))
 
 
 def main(kinds: Sequence[str]) -> int:
     """Print the differences of these kinds, or all; how many of each."""
     with tempfile.TemporaryDirectory() as folder:
-        files = {side: Path(folder) / side for side in ("torch", "maquette")}
-        for side, file in files.items():
-            command = [sys.executable, __file__, "--side", side, str(file), f"{folder}/modules"]
+        for side in ("torch", "maquette"):
+            command = [sys.executable, __file__, "--side", side, folder]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        theirs, ours = (json.loads(file.read_text()) for file in files.values())
+        theirs, ours = (json.loads((Path(folder) / s).read_text()) for s in ("torch", "maquette"))
     counts: dict[str, int] = {}
     for kind, name, how in dict.fromkeys(differences(theirs, ours)):
         counts[kind] = counts.get(kind, 0) + 1
@@ -261,6 +292,6 @@ def main(kinds: Sequence[str]) -> int:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--side"]:
-        _describe_side(sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4]))
+        _describe_side(sys.argv[2], Path(sys.argv[3]))
     else:
         raise SystemExit(main(sys.argv[1:]))

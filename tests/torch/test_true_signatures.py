@@ -251,3 +251,89 @@ def test_a_place_of_a_fake_is_further_up_on_request() -> None:
     register = torch.library.register_fake
     register("true_signatures::f", lambda x: x.new_empty(x.shape), lib=lib, _stacklevel=2)
     assert torch.ops.true_signatures.f(X.to("meta")).shape == X.shape
+
+
+def test_hooks_of_spectral_norms_are_put_on_and_taken_away_by_themselves() -> None:
+    from maquette.torch.nn.utils.spectral_norm import SpectralNorm
+
+    layer = nn.Linear(3, 2)
+    hook = SpectralNorm.apply(layer, "weight", 1, 0, 1e-12)
+    assert hook.reshape_weight_to_matrix(layer.weight_orig).shape == (2, 3)
+    hook.remove(layer)
+    assert {*dict(layer.named_parameters())} == {"bias", "weight"}
+
+
+def test_numbers_are_summed_from_a_list_or_one_by_one() -> None:
+    assert torch.sym_sum([1, 2]) == torch.sym_sum(1, 2) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("add", ["self", "other"]),
+        ("neg", ["self"]),
+        ("round", ["self", "ndigits"]),
+        ("sym_ite", ["self", "then_val", "else_val"]),
+        ("bool_", ["self"]),
+        ("wrap_int", ["self", "num"]),
+    ],
+)
+def test_nodes_of_symbols_take_what_they_compute_with(name: str, told: list[str]) -> None:
+    from maquette.torch.fx.experimental.sym_node import SymNode
+
+    assert names(getattr(SymNode, name)) == told
+
+
+def test_fresh_symbols_that_were_looked_at_are_fresh_still() -> None:
+    from maquette.torch.fx.experimental.symbolic_shapes import ShapeEnv, compute_unbacked_bindings
+
+    env = ShapeEnv()
+    made = env.create_unbacked_symint()
+    first = compute_unbacked_bindings(env, made, peek=True)
+    assert first == compute_unbacked_bindings(env, made)
+    assert compute_unbacked_bindings(env, made) is None
+
+
+@pytest.mark.parametrize("name", ["eig", "symeig"])
+def test_removed_methods_have_the_parameters_that_they_had(name: str) -> None:
+    assert names(getattr(torch.Tensor, name)) == ["self", "eigenvectors"]
+    with pytest.raises(RuntimeError, match="is now removed"):
+        getattr(X, name)(eigenvectors=True)
+    with pytest.raises(TypeError):
+        getattr(X, name)(1, 2, 3)
+
+
+def test_states_of_submodules_are_refused() -> None:
+    from maquette.torch.distributed.checkpoint.state_dict import get_model_state_dict
+
+    layer = nn.Sequential(nn.Linear(3, 2))
+    assert {*get_model_state_dict(layer)} == {"0.weight", "0.bias"}
+    with pytest.raises(NotImplementedError, match="submodules"):
+        get_model_state_dict(layer, submodules={layer[0]})
+
+
+def test_a_map_pipe_knows_nothing_of_data_frames() -> None:
+    pipes = torch.utils.data.MapDataPipe, torch.utils.data.IterDataPipe
+    told = [names(kind.register_datapipe_as_function) for kind in pipes]
+    assert told[1] == [*told[0], "enable_df_api_tracing"]
+
+
+def test_settings_of_the_compiler_are_told() -> None:
+    settings = torch.compiler.config
+    assert "dynamic_shapes" in dir(settings)
+    assert "sys" not in settings.__all__
+    assert settings.wrap_top_frame is False
+
+
+def test_nodes_of_an_annotated_function_carry_its_values() -> None:
+    from maquette.torch.fx.experimental.proxy_tensor import make_fx
+    from maquette.torch.fx.traceback import annotate_fn, preserve_node_meta
+
+    @annotate_fn({"stage": 1})
+    def inner(x: Any) -> Any:
+        return x.sin()
+
+    with preserve_node_meta():
+        nodes = make_fx(lambda x: inner(x).cos())(X).graph.nodes
+    found = {n.name: n.meta.get("custom") for n in nodes if n.op == "call_function"}
+    assert found == {"sin": {"stage": 1}, "cos": None}

@@ -6,6 +6,7 @@ maquette has no such tensors yet; what PyTorch itself removed says what came in 
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable
 from typing import NoReturn
@@ -71,12 +72,22 @@ def absent(name: str, reason: str) -> Callable[..., NoReturn]:
     return missing
 
 
-def removed(name: str, instead: str) -> Callable[..., NoReturn]:
-    """A method or function that PyTorch removed: RuntimeError with what came in its place."""
+def removed(
+    name: str, instead: str, takes: Callable[..., object] | None = None
+) -> Callable[..., NoReturn]:
+    """A method or function that PyTorch removed: RuntimeError with what came in its place.
+
+    takes: has the parameters; TypeError for others. None: it takes anything.
+    """
+    told = None if takes is None else inspect.signature(takes)
 
     def missing(*args: object, **kwargs: object) -> NoReturn:
+        if told is not None:
+            told.bind(*args, **kwargs)
         raise RuntimeError(f"{name} was deprecated since version 1.9 and is now removed: {instead}")
 
+    if told is not None:
+        missing.__signature__ = told  # type: ignore[attr-defined]  # `inspect` asks for it
     missing.__name__ = missing.__qualname__ = name
     missing.__doc__ = f"Removed by PyTorch, too: raises RuntimeError. {instead}"
     return missing
@@ -205,8 +216,11 @@ def attach() -> None:
         setattr(Tensor, method.__name__, method)
     for name in (*QUANTIZED, *OTHER):
         setattr(Tensor, name, absent(name, OTHER.get(name) or NO_QUANTIZED))
-    for name in ("eig", "symeig", "lstsq", "solve"):
-        setattr(Tensor, name, removed(name, REMOVED[name]))
+    for name in ("eig", "symeig"):
+        method = removed(name, REMOVED[name], lambda self, eigenvectors=False: None)
+        setattr(Tensor, name, method)
+    for name in ("lstsq", "solve"):
+        setattr(Tensor, name, removed(name, REMOVED[name], lambda self, other: None))
     properties: dict[str, tuple[Callable[[Tensor], object], str]] = {
         "volatile": (_volatile, _volatile.__doc__ or ""),
         "name": (lambda self: None, "None: tensors have no names here."),

@@ -18,8 +18,8 @@ class Size(tuple[int, ...]):
 
     __slots__ = ()
 
-    def __new__(cls, sizes: Iterable[SupportsIndex] = ()) -> Self:
-        return tuple.__new__(cls, [_item(*each) for each in enumerate(sizes)])
+    def __new__(cls, iterable: Iterable[SupportsIndex] = (), /) -> Self:
+        return tuple.__new__(cls, [_item(*each) for each in enumerate(iterable)])
 
     def numel(self) -> int:
         """The number of elements of a tensor of this shape."""

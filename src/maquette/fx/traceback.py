@@ -6,16 +6,18 @@ nodes meanwhile copies that node's ``meta``: so a graph made from a graph keeps 
 
 from __future__ import annotations
 
+import functools
 import threading
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
     from maquette.fx.node import Node
 
+F = TypeVar("F", bound=Callable[..., Any])
 _COPIED = ("stack_trace", "nn_module_stack", "source_fn_stack", "custom", "recompute", "seq_nr")
 
 
@@ -68,6 +70,20 @@ def annotate(annotation_dict: dict[str, Any]) -> Iterator[None]:
     finally:
         _state.meta = meta
         OPEN.pop()
+
+
+def annotate_fn(annotation_dict: dict[str, Any]) -> Callable[[F], F]:
+    """A decorator: new nodes of the function's calls carry these values, as by `annotate`."""
+
+    def annotated(function: F) -> F:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with annotate(annotation_dict):
+                return function(*args, **kwargs)
+
+        return cast(F, call)
+
+    return annotated
 
 
 @contextmanager

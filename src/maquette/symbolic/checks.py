@@ -456,10 +456,11 @@ def sym_int(a: Number) -> Number:
 
 
 @_asking
-def sym_sum(args: Sequence[Number], /) -> Number:
-    """The sum of ints, at once."""
+def sym_sum(*args: Number | Sequence[Number]) -> Number:
+    """The sum of ints, at once: of a list of them, or of the arguments."""
     total: Number = 0
-    for a in args:
+    listed = len(args) == 1 and isinstance(args[0], list | tuple)
+    for a in cast("Sequence[Number]", args[0] if listed else args):
         total = total + a
     return total
 

@@ -263,10 +263,10 @@ class SymbolMaker:
 
     add_var_to_val = add_backed_var_to_val
 
-    def set_real_tensor_prop_unbacked_vals(self, symbol: Any, value: Numeric) -> None:
+    def set_real_tensor_prop_unbacked_vals(self, k: Any, v: Numeric) -> None:
         """Tell the value that an unbacked symbol has in a real run (F98)."""
         env = cast("ShapeEnv", self)
-        self.real_values[next(iter(env.form_of(symbol).symbols))] = value
+        self.real_values[next(iter(env.form_of(k).symbols))] = v
 
     def set_unbacked_var_to_val(self, symbol: Any, value: Numeric) -> None:
         """`set_real_tensor_prop_unbacked_vals` by its older name."""

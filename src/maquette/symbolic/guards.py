@@ -109,8 +109,8 @@ class RuntimeAssert:
 
     __slots__ = ("form", "msg", "stack")
 
-    def __init__(self, form: Expr, msg: str, stack: SLoc) -> None:
-        self.form, self.msg, self.stack = form, msg, stack
+    def __init__(self, expr: Expr, msg: str, stack: SLoc) -> None:
+        self.form, self.msg, self.stack = expr, msg, stack
 
     @property
     def expr(self) -> Any:

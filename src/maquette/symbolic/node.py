@@ -266,13 +266,17 @@ class SymNode:
             return self.answer
         return bool(self.shape_env.evaluate(self))
 
-    bool_ = guard_bool
+    def bool_(self) -> bool:
+        """`guard_bool`, of no place."""
+        return self.guard_bool()
 
     def guard_int(self, file: Text = "", line: int = 0) -> int:
         """The value; leaves an equality guard."""
         return int(self.shape_env.evaluate(self))
 
-    int_ = guard_int
+    def int_(self) -> int:
+        """`guard_int`, of no place."""
+        return self.guard_int()
 
     def guard_float(self, file: Text = "", line: int = 0) -> float:
         """The value; leaves an equality guard."""
@@ -284,39 +288,61 @@ class SymNode:
 
     # --- arithmetic -----------------------------------------------------------------------
 
-    def wrap_int(self, value: int) -> SymNode:
+    def wrap_int(self, num: int) -> SymNode:
         """A plain int as a node."""
-        return self.shape_env.node(number(value), int)
+        return self.shape_env.node(number(num), int)
 
-    def wrap_float(self, value: float) -> SymNode:
+    def wrap_float(self, num: float) -> SymNode:
         """A plain float as a node."""
-        return self.shape_env.node(number(float(value)), float)
+        return self.shape_env.node(number(float(num)), float)
 
-    def wrap_bool(self, value: bool) -> SymNode:
+    def wrap_bool(self, num: bool) -> SymNode:
         """A plain bool as a node."""
-        return self.shape_env.node(truth(value), bool)
+        return self.shape_env.node(truth(num), bool)
 
 
-def to_node(beside: SymNode, value: Any) -> Any:
+def to_node(self: SymNode, num: Any) -> Any:
     """A number as a node of another one's environment; NotImplemented for what is no number."""
-    node = getattr(value, "node", None)
+    node = getattr(num, "node", None)
     if node is not None:
         return node
-    if isinstance(value, bool):  # before int, which it is too
-        return beside.wrap_bool(value)
-    if isinstance(value, int):
-        return beside.wrap_int(value)
-    return beside.wrap_float(value) if isinstance(value, float) else NotImplemented
+    if isinstance(num, bool):  # before int, which it is too
+        return self.wrap_bool(num)
+    if isinstance(num, int):
+        return self.wrap_int(num)
+    return self.wrap_float(num) if isinstance(num, float) else NotImplemented
 
 
-def _operation(function: Callable[..., Any]) -> Callable[..., SymNode]:
+def _operation(name: Text, function: Callable[..., Any]) -> Callable[..., SymNode]:
     """A method of nodes that computes what a function of their numbers does."""
 
-    def method(self: SymNode, *others: Any) -> SymNode:
+    def computed(self: SymNode, *others: Any) -> SymNode:
         operands = (getattr(other, "number", other) for other in others)
         return cast(SymNode, to_node(self, function(self.number, *operands)))
 
-    return method
+    def unary(self: SymNode) -> SymNode:
+        return computed(self)
+
+    def binary(self: SymNode, other: SymNode) -> SymNode:
+        return computed(self, other)
+
+    def rounded(self: SymNode, ndigits: int | None = None) -> SymNode:
+        return computed(self) if ndigits is None else computed(self, ndigits)
+
+    def chosen(self: SymNode, then_val: SymNode, else_val: SymNode) -> SymNode:
+        return computed(self, then_val, else_val)
+
+    if name == "round":
+        return rounded
+    if name == "sym_ite":
+        return chosen
+    return unary if name in _OF_ONE else binary
+
+
+_OF_ONE: Final = frozenset(
+    "neg pos abs ceil floor trunc is_integer sym_float sym_int sym_not sym_sqrt sym_cos sym_cosh "
+    "sym_sin sym_sinh sym_tan sym_tanh sym_asin sym_acos sym_atan sym_log2".split()
+)
 
 
 def _sym(name: str) -> Callable[..., Any]:
@@ -345,7 +371,7 @@ NODE_OPERATIONS: Final[dict[Text, Callable[..., Any]]] = {
     },
 }  # fmt: skip
 for _name, _of_numbers in NODE_OPERATIONS.items():
-    setattr(SymNode, _name, _operation(_of_numbers))
+    setattr(SymNode, _name, _operation(_name, _of_numbers))
 
 
 def as_poly(node: SymNode) -> Poly:

@@ -96,6 +96,7 @@ def parse_schema(text: str, allow_typevars: bool = True) -> FunctionSchema:
         start, end = reader.start, reader.end
     reader.fail("it is nested too deeply", start, end)
 
+
 # The kinds of types that may have the default None, as in PyTorch, though their text says nothing.
 _MAY_LACK: Final = frozenset(
     ("tensor", "int", "symint", "float", "bool", "str", "complex", "scalar", "dtype", "layout",

@@ -242,9 +242,9 @@ def relu_inference(node: Node, module: ReLU) -> Any:
 
 @register_refinement_rule(BatchNorm2d)
 @register_refinement_rule(ReLU)
-def all_eq(node: Node) -> list[Equality]:
+def all_eq(n: Node) -> list[Equality]:
     """All sizes of the argument are the result's."""
-    return _equalities(_sizes(_arguments(node, "input")[0]), _sizes(node))
+    return _equalities(_sizes(_arguments(n, "input")[0]), _sizes(n))
 
 
 # --- linear --------------------------------------------------------------------------

@@ -36,7 +36,7 @@ class DecompositionInterpreter(Interpreter):
         self.tracer.root = module
         self.tracer.graph = self.tracer.symbol_nodes.graph = new_graph
         self.mode = ProxyTorchDispatchMode(
-            self.tracer, tracing_mode="real", decompositions=self.decomposition_table
+            self.tracer, tracing_mode="real", decomposition_table=self.decomposition_table
         )
 
     def placeholder(

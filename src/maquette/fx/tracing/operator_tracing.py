@@ -171,11 +171,11 @@ class PythonKeyTracer(Tracer):
 _FACES_OF_OPERATORS = ("maquette.api.", "maquette.tensor.", "maquette..")
 
 
-def fake_signature(function: Callable[..., Any], count: int) -> Callable[..., Any]:
-    """A function of ``count`` named parameters, for one whose own cannot be told."""
-    names = ", ".join([f"arg{i}" for i in range(count)])
+def fake_signature(fn: Callable[..., Any], nargs: int) -> Callable[..., Any]:
+    """A function of ``nargs`` named parameters, for one whose own cannot be told."""
+    names = ", ".join([f"arg{i}" for i in range(nargs)])
     source = f"def traced({names}):\n    return fn({names})\n"
-    return generate(source, "traced", "signature", {"fn": function})
+    return generate(source, "traced", "signature", {"fn": fn})
 
 
 def _has_plain_signature(function: Callable[..., Any]) -> bool:
@@ -303,7 +303,7 @@ class _MakeFx:
             pre_dispatch=self.pre_dispatch,
             _allow_fake_constant=self.allow_fake_constant,
             _error_on_data_dependent_ops=self.error_on_data_dependent_ops,
-            decompositions=self.decompositions,
+            decomposition_table=self.decompositions,
         )
         holes: Any = pytree.tree_map(lambda _: PH, args)
         below_all = self.pre_dispatch or self.tracing_mode == "symbolic"

@@ -52,7 +52,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
     """Records operators on tensors of a trace in the graph of a tracer.
 
     tracing_mode: "real", "fake" or "symbolic". pre_dispatch: see operators before autograd and
-    decomposition. decompositions: what to run instead of an operator, by operator.
+    decomposition. decomposition_table: what to run instead of an operator, by operator.
     """
 
     _mode_key = TorchDispatchModeKey.PROXY
@@ -65,7 +65,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         pre_dispatch: bool = False,
         _allow_fake_constant: bool = False,
         _error_on_data_dependent_ops: bool = True,
-        decompositions: DecompositionTable | None = None,
+        decomposition_table: DecompositionTable | None = None,
     ) -> None:
         super().__init__(DispatchKey.PreDispatch if pre_dispatch else None)
         self.tracer = tracer
@@ -74,7 +74,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         self.enable_tracing = True
         self.record_stack_traces = tracer.record_stack_traces
         self._notes_origin = tracer.record_stack_traces or tracer.record_module_stack
-        self.decompositions = {} if decompositions is None else decompositions
+        self.decompositions = {} if decomposition_table is None else decomposition_table
         self._plans: dict[Any, _Plan] = {}
         own = type(self).__torch_dispatch__ is ProxyTorchDispatchMode.__torch_dispatch__
         self._answers_of_operators: dict[Any, Callable[..., object]] | None

@@ -27,19 +27,19 @@ _ASSERT, _ANNOTATE = "_traced_assert", "_traced_annotate"
 class AST_Rewriter(ast.NodeTransformer):
     """Rewrites the source of a function."""
 
-    def rewrite(self, function: FunctionType) -> FunctionType:
+    def rewrite(self, fn: FunctionType) -> FunctionType:
         """The function with its assertions and annotations as calls; where it is, it stays."""
-        lines, first = inspect.getsourcelines(function)
+        lines, first = inspect.getsourcelines(fn)
         tree = ast.parse(textwrap.dedent("".join(lines)))
         ast.increment_lineno(tree, first - 1)
         rewritten = ast.fix_missing_locations(self.visit(tree))
         # The function keeps its globals: what a trace diverts there is diverted for it, too.
-        function.__globals__.update({_ASSERT: _assert, _ANNOTATE: annotate})
-        names = dict(function.__globals__)
-        code = compile(rewritten, inspect.getsourcefile(function) or "<rewritten>", "exec")
-        made = defined_by(code, function.__name__, names)
+        fn.__globals__.update({_ASSERT: _assert, _ANNOTATE: annotate})
+        names = dict(fn.__globals__)
+        code = compile(rewritten, inspect.getsourcefile(fn) or "<rewritten>", "exec")
+        made = defined_by(code, fn.__name__, names)
         assert isinstance(made, FunctionType)
-        return _like(function, made)
+        return _like(fn, made)
 
     def visit_Assert(self, node: ast.Assert) -> Any:
         """``assert test, msg`` as a call."""

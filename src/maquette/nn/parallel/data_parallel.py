@@ -34,6 +34,26 @@ class DataParallel(Module):
         self.dim = dim
         self.device_ids: list[int] = []
 
+    def replicate(self, module: Module, device_ids: Devices) -> list[Module]:
+        """The module, for the one place."""
+        return [module]
+
+    def scatter(
+        self, inputs: tuple[Any, ...], kwargs: dict[str, Any] | None, device_ids: Devices
+    ) -> tuple[tuple[Any, ...], tuple[dict[str, Any], ...]]:
+        """The inputs of the one place."""
+        return (inputs,), (kwargs or {},)
+
+    def parallel_apply(
+        self, replicas: Sequence[Module], inputs: Sequence[Any], kwargs: Sequence[dict[str, Any]]
+    ) -> list[Any]:
+        """What each replica gives of its inputs, one after the other."""
+        return [m(*given, **named) for m, given, named in zip(replicas, inputs, kwargs)]
+
+    def gather(self, outputs: Sequence[Any], output_device: int | device) -> Any:
+        """The outputs of the one place."""
+        return outputs[0]
+
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """The module's."""
         return self.module(*inputs, **kwargs)

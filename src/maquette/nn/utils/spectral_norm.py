@@ -38,6 +38,52 @@ class SpectralNorm:
     def __call__(self, module: Module, inputs: object) -> None:
         setattr(module, self.name, self.compute_weight(module, module.training))
 
+    @staticmethod
+    def apply(
+        module: Module, name: str, n_power_iterations: int, dim: int, eps: float
+    ) -> SpectralNorm:
+        """Norm a weight of the module: RuntimeError if it is already; the hook that does it."""
+        for hook in module._forward_pre_hooks.values():
+            if isinstance(hook, SpectralNorm) and hook.name == name:
+                raise RuntimeError(
+                    f"Cannot register two spectral_norm hooks on the same parameter {name}"
+                )
+        hook = SpectralNorm(name, n_power_iterations, dim, eps)
+        weight = getattr(module, name)
+        if is_lazy(weight):
+            raise ValueError(
+                "The module passed to `SpectralNorm` can't have uninitialized parameters. "
+                "Run forward once before you apply it"
+            )
+        if weight is None:
+            raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
+        with no_grad():
+            rows, columns = matrix_of(weight, dim).shape
+            u = F.normalize(weight.new_empty(rows).normal_(0, 1), dim=0, eps=eps)
+            v = F.normalize(weight.new_empty(columns).normal_(0, 1), dim=0, eps=eps)
+        delattr(module, name)
+        module.register_parameter(f"{name}_orig", weight)
+        setattr(module, name, weight.detach())
+        module.register_buffer(f"{name}_u", u)
+        module.register_buffer(f"{name}_v", v)
+        module.register_forward_pre_hook(hook)
+        module._register_state_dict_hook(SpectralNormStateDictHook(hook))
+        module._register_load_state_dict_pre_hook(SpectralNormLoadStateDictPreHook(hook))
+        return hook
+
+    def reshape_weight_to_matrix(self, weight: Tensor) -> Tensor:
+        """The weight with ``dim`` as rows and all others as columns."""
+        return matrix_of(weight, self.dim)
+
+    def remove(self, module: Module) -> None:
+        """Make the weight a parameter of its present value; the hook stays registered."""
+        with no_grad():
+            weight = self.compute_weight(module, do_power_iteration=False)
+        delattr(module, self.name)
+        for end in ("u", "v", "orig"):
+            delattr(module, f"{self.name}_{end}")
+        module.register_parameter(self.name, Parameter(weight.detach()))
+
     def compute_weight(self, module: Module, do_power_iteration: bool) -> Tensor:
         """The weight over its largest singular value, which is followed first if wanted."""
         weight = getattr(module, f"{self.name}_orig")
@@ -112,34 +158,9 @@ def spectral_norm(
     dim: int | None = None,
 ) -> T:
     """Divide a weight by its largest singular value before each forward; returns the module."""
-    for hook in module._forward_pre_hooks.values():
-        if isinstance(hook, SpectralNorm) and hook.name == name:
-            raise RuntimeError(
-                f"Cannot register two spectral_norm hooks on the same parameter {name}"
-            )
     if dim is None:
         dim = 1 if type(module).__name__.startswith("ConvTranspose") else 0
-    hook = SpectralNorm(name, n_power_iterations, dim, eps)
-    weight = getattr(module, name)
-    if is_lazy(weight):
-        raise ValueError(
-            "The module passed to `SpectralNorm` can't have uninitialized parameters. "
-            "Run forward once before you apply it"
-        )
-    if weight is None:
-        raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
-    with no_grad():
-        rows, columns = matrix_of(weight, dim).shape
-        u = F.normalize(weight.new_empty(rows).normal_(0, 1), dim=0, eps=eps)
-        v = F.normalize(weight.new_empty(columns).normal_(0, 1), dim=0, eps=eps)
-    delattr(module, name)
-    module.register_parameter(f"{name}_orig", weight)
-    setattr(module, name, weight.detach())
-    module.register_buffer(f"{name}_u", u)
-    module.register_buffer(f"{name}_v", v)
-    module.register_forward_pre_hook(hook)
-    module._register_state_dict_hook(SpectralNormStateDictHook(hook))
-    module._register_load_state_dict_pre_hook(SpectralNormLoadStateDictPreHook(hook))
+    SpectralNorm.apply(module, name, n_power_iterations, dim, eps)
     return module
 
 
@@ -147,11 +168,7 @@ def remove_spectral_norm(module: T, name: str = "weight") -> T:
     """Make the weight a parameter again, of its present value; ValueError if it is normed not."""
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, SpectralNorm) and hook.name == name:
-            with no_grad():
-                weight = hook.compute_weight(module, False)
-            for member in (name, f"{name}_u", f"{name}_v", f"{name}_orig"):
-                delattr(module, member)
-            module.register_parameter(name, Parameter(weight.detach()))
+            hook.remove(module)
             module._mq_hook_table().remove(key)
             return module
     raise ValueError(f"spectral_norm of '{name}' not found in {module}")

@@ -91,16 +91,22 @@ Path = tuple[Any, ...]
 
 
 def compute_unbacked_bindings(
-    shape_env: ShapeEnv | None, example_value: Any, old_example_value: Any = None, *_: Any
+    shape_env: ShapeEnv | None,
+    example_value: Any,
+    old_example_value: Any = None,
+    peek: bool = False,
 ) -> dict[Any, Path] | None:
     """The path to each symbol that was made since the last call, for SymPy; None if there is none.
 
     Raises PendingUnbackedSymbolNotFound for a symbol that the value does not show. With an old
-    value, its symbols stay and the fresh ones become them.
+    value, its symbols stay and the fresh ones become them. peek: the symbols are fresh still.
     """
     if shape_env is None or not shape_env.pending_fresh_unbacked_symbols:
         return None
+    fresh = list(shape_env.pending_fresh_unbacked_symbols)
     found, missing = _taken(shape_env, example_value)
+    if peek:
+        shape_env.pending_fresh_unbacked_symbols.extend(fresh)
     if missing:
         names = ", ".join(s.name for s in missing)
         raise PendingUnbackedSymbolNotFound(
@@ -159,12 +165,12 @@ def _bound(form: Expr) -> tuple[Symbol | None, Path]:
     return None, ()
 
 
-def rebind_unbacked(shape_env: ShapeEnv | None, node: Any, result: Any) -> None:
+def rebind_unbacked(shape_env: ShapeEnv | None, n: Any, result: Any) -> None:
     """Let the symbols that running a node of a graph made again be those of the first time.
 
-    node: has ``meta["unbacked_bindings"]``, as `compute_unbacked_bindings` gives them.
+    n: a node, has ``meta["unbacked_bindings"]``, as `compute_unbacked_bindings` gives them.
     """
-    bindings = node.meta.get("unbacked_bindings") or {}
+    bindings = n.meta.get("unbacked_bindings") or {}
     if shape_env is None:
         return
     for symbol, path in bindings.items():

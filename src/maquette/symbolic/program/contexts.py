@@ -76,15 +76,15 @@ class EqualityConstraint(Constraint):
             source = parents[source]
         return source
 
-    def is_equal(self, first: Any, second: Any) -> bool:
+    def is_equal(self, source1: Any, source2: Any) -> bool:
         """Whether two sources are declared equal, or the same, or may turn out to be."""
-        if first in self.relaxed_sources or second in self.relaxed_sources:
+        if source1 in self.relaxed_sources or source2 in self.relaxed_sources:
             return True
-        return bool(first == second or self._root(first) == self._root(second))
+        return bool(source1 == source2 or self._root(source1) == self._root(source2))
 
-    def is_derived(self, source: Any, root: Any, fn: Callable[[Any], Any]) -> bool:
+    def is_derived(self, src: Any, symbol_src: Any, fn: Callable[[Any], Any]) -> bool:
         """Whether a source is declared to be a function of another."""
-        return any(s == source and r == root for s, r, _ in self.derived_equalities)
+        return any(s == src and r == symbol_src for s, r, _ in self.derived_equalities)
 
 
 class SymbolicContext:
@@ -148,7 +148,7 @@ class StatefulSymbolicContext(StatelessSymbolicContext):
 class SubclassSymbolicContext(StatefulSymbolicContext):
     """A context of a wrapper subclass: those of its inner tensors, by attribute."""
 
-    inner_contexts: dict[str, SymbolicContext] = None  # type: ignore[assignment]  # filled below
+    inner_contexts: dict[str, SymbolicContext] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -23,5 +23,13 @@ capture_scalar_outputs = False
 capture_dynamic_output_shape_ops = False
 log_file_name: str | None = None
 fail_on_recompile_limit_hit = False
+allow_unspec_int_on_nn_module = False
+skip_tensor_guards_with_matching_dict_tags = True
+enable_cpp_symbolic_shape_guards = False
+wrap_top_frame = False
+reorderable_logging_functions: set[object] = set()
+
+_SETTINGS = {name for name in globals() if not name.startswith("_")}
+__all__ = sorted(_SETTINGS - {"sys", "install_config_module"})
 
 install_config_module(sys.modules[__name__])

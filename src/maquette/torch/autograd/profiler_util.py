@@ -5,6 +5,7 @@ from __future__ import annotations
 from maquette.torch.face.forwarding import forward
 from maquette.torch.profiling.event_list import EventList
 from maquette.torch.profiling.events import (
+    FormattedTimesMixin,
     FunctionEvent,
     FunctionEventAvg,
     Interval,
@@ -17,6 +18,7 @@ from maquette.torch.profiling.events import (
 
 __all__ = [
     "EventList",
+    "FormattedTimesMixin",
     "FunctionEvent",
     "FunctionEventAvg",
     "Interval",

@@ -60,6 +60,18 @@ class Stream(streams.Stream):
         super().__init__(device, priority, **kwargs)
 
 
+class graph(streams.graph):  # PyTorch's name
+    """A block whose work is captured: RuntimeError, for there is no device that works."""
+
+    def __init__(
+        self,
+        xpu_graph: streams.CUDAGraph,
+        pool: object = None,
+        stream: streams.Stream | None = None,
+    ) -> None:
+        super().__init__(xpu_graph, pool, stream)
+
+
 get_rng_state, set_rng_state = _absent.rng_state_functions("xpu")
 
 __getattr__ = forward(__name__, "maquette.torch.devices._absent", "maquette.torch.devices.streams")

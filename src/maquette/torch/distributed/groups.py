@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from maquette.nn.default_group import DEFAULT_GROUP
 from maquette.torch.distributed.rendezvous import rendezvous
@@ -301,7 +301,12 @@ def new_group(
 
 
 def new_subgroups(
-    group_size: int | None = None, group: ProcessGroup | None = None, **options: Any
+    group_size: int | None = None,
+    group: ProcessGroup | None = None,
+    timeout: timedelta | None = None,
+    backend: str | None = None,
+    pg_options: object = None,
+    group_desc: str | None = None,
 ) -> tuple[ProcessGroup, list[ProcessGroup]]:
     """The groups of so many processes each, and the one that this process is in."""
     if group_size is not None and group_size > 1:
@@ -309,13 +314,20 @@ def new_subgroups(
             f"Invalid group_size={group_size} for get_world_size(group=None)=1: group_size <= "
             f"world size is required"
         )
-    made = new_group([0], **options)
+    made = new_group([0], timeout, backend, pg_options, group_desc=group_desc)
     return made, [made]
 
 
 def new_subgroups_by_enumeration(
-    ranks_per_subgroup_list: Sequence[Sequence[int]], **options: Any
+    ranks_per_subgroup_list: Sequence[Sequence[int]],
+    timeout: timedelta | None = None,
+    backend: str | None = None,
+    pg_options: object = None,
+    group_desc: str | None = None,
 ) -> tuple[ProcessGroup | None, list[ProcessGroup]]:
     """The groups of the ranks that are listed, and the one that this process is in."""
-    made = [new_group(ranks, **options) for ranks in ranks_per_subgroup_list]
+    made = [
+        new_group(ranks, timeout, backend, pg_options, group_desc=group_desc)
+        for ranks in ranks_per_subgroup_list
+    ]
     return (made[0] if made else None), made

@@ -40,8 +40,22 @@ class StateDictOptions:
     dsd_fqn_modifiers: str = "_fqn_modifiers"
 
 
-def get_model_state_dict(model: Module, *, options: StateDictOptions | None = None) -> State:
-    """The model's state dict."""
+def _refuse_submodules(submodules: set[Module] | None) -> None:
+    if submodules:
+        raise NotImplementedError(
+            "state dicts of submodules= are not supported by maquette, and deprecated by PyTorch: "
+            "give the submodule as the model"
+        )
+
+
+def get_model_state_dict(
+    model: Module,
+    *,
+    submodules: set[Module] | None = None,
+    options: StateDictOptions | None = None,
+) -> State:
+    """The model's state dict; NotImplementedError for that of some submodules."""
+    _refuse_submodules(submodules)
     options = options or StateDictOptions()
     state: State = model.state_dict()
     if options.ignore_frozen_params:
@@ -52,12 +66,18 @@ def get_model_state_dict(model: Module, *, options: StateDictOptions | None = No
 
 
 def get_optimizer_state_dict(
-    model: Module, optimizers: Optimizers, *, options: StateDictOptions | None = None
+    model: Module,
+    optimizers: Optimizers,
+    *,
+    submodules: set[Module] | None = None,
+    options: StateDictOptions | None = None,
 ) -> State:
     """The states of the optimizers together; parameters go by their names in the model.
 
     An optimizer without states gets those of a first step, which changes nothing.
+    NotImplementedError for those of some submodules.
     """
+    _refuse_submodules(submodules)
     options = options or StateDictOptions()
     names = _names_of(model)
     states: State = {}
@@ -78,9 +98,14 @@ def get_optimizer_state_dict(
 
 
 def get_state_dict(
-    model: Module, optimizers: Optimizers, *, options: StateDictOptions | None = None
+    model: Module,
+    optimizers: Optimizers,
+    *,
+    submodules: set[Module] | None = None,
+    options: StateDictOptions | None = None,
 ) -> tuple[State, State]:
     """`get_model_state_dict` and `get_optimizer_state_dict`."""
+    _refuse_submodules(submodules)
     of_optimizers = get_optimizer_state_dict(model, optimizers, options=options)
     return get_model_state_dict(model, options=options), of_optimizers
 

@@ -65,12 +65,26 @@ def scatter_object_list(
     scatter_object_output_list[0] = _sent(scatter_object_input_list[0])
 
 
-def send_object_list(object_list: list[Any], *args: Any, **options: Any) -> NoReturn:
+def send_object_list(
+    object_list: list[Any],
+    dst: int | None = None,
+    group: object = None,
+    device: object = None,
+    group_dst: int | None = None,
+    use_batch: bool = False,
+) -> NoReturn:
     """RuntimeError: there is no other process."""
     raise RuntimeError("cannot send objects: the group has one process, and no other is there")
 
 
-def recv_object_list(object_list: list[Any], *args: Any, **options: Any) -> NoReturn:
+def recv_object_list(
+    object_list: list[Any],
+    src: int | None = None,
+    group: object = None,
+    device: object = None,
+    group_src: int | None = None,
+    use_batch: bool = False,
+) -> NoReturn:
     """RuntimeError: there is no other process."""
     raise RuntimeError("cannot receive objects: the group has one process, and no other is there")
 

@@ -15,7 +15,7 @@ from maquette.torch.distributed.stores import FileStore, HashStore, Store
 Found = tuple[Store, int, int]
 
 
-def rendezvous(url: str, rank: int = -1, world_size: int = -1, **options: Any) -> Iterator[Found]:
+def rendezvous(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) -> Iterator[Found]:
     """The store, the rank and the number of processes of an address; given ones come first.
 
     Raises RuntimeError for another kind of address, ValueError for what an address lacks.

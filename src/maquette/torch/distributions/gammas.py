@@ -121,7 +121,7 @@ class Dirichlet(ExponentialFamily):
         shape = concentration.shape
         super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
 
-    def rsample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
+    def rsample(self, sample_shape: Shape = ()) -> Tensor:
         """Shares (*sample, *batch, n)."""
         return dirichlet(self.concentration.expand(self._extended_shape(sample_shape)))
 
@@ -228,7 +228,7 @@ class Beta(ExponentialFamily):
         total = self.concentration1 + self.concentration0
         return self.concentration1 * self.concentration0 / (total.pow(2) * (total + 1))
 
-    def rsample(self, sample_shape: Shape = NO_SHAPE) -> Tensor:
+    def rsample(self, sample_shape: Shape = ()) -> Tensor:
         """The first of two shares."""
         return self._dirichlet.rsample(sample_shape).select(-1, 0)
 

@@ -128,6 +128,10 @@ class ConfigModule(types.ModuleType):
             raise AttributeError(f"{self.__name__}.{name} does not exist")
         return entry.read()
 
+    def __dir__(self) -> list[str]:
+        shown = [name for name, entry in self._config.items() if not entry.hidden]
+        return sorted({*vars(self), *shown})
+
     def __delattr__(self, name: str) -> None:
         entry = self._entry(name)
         entry.set, entry.hidden = _UNSET, True

@@ -6,6 +6,7 @@ on another device here, so what PyTorch tells of devices is 0.
 
 from __future__ import annotations
 
+import warnings
 from collections import defaultdict, namedtuple
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -49,7 +50,7 @@ class Interval:
         return self.end - self.start
 
 
-class _Times:
+class FormattedTimesMixin:  # PyTorch's name
     """What events and sums of events tell by the same names."""
 
     count: int
@@ -57,6 +58,29 @@ class _Times:
     self_cpu_time_total: float
     device_time_total = self_device_time_total = device_time = 0.0
     device_memory_usage = self_device_memory_usage = 0
+
+    @property
+    def cuda_time(self) -> float:
+        """`device_time` by its older name, which a FutureWarning says."""
+        warnings.warn(
+            "`cuda_time` is deprecated. Use `device_time` instead.", FutureWarning, stacklevel=2
+        )
+        return self.device_time
+
+    @property
+    def device_time_str(self) -> str:
+        """`device_time` with a unit."""
+        return _format_time(self.device_time)
+
+    @property
+    def device_time_total_str(self) -> str:
+        """``device_time_total`` with a unit."""
+        return _format_time(self.device_time_total)
+
+    @property
+    def self_device_time_total_str(self) -> str:
+        """``self_device_time_total`` with a unit."""
+        return _format_time(self.self_device_time_total)
 
     @property
     def cpu_time(self) -> float:
@@ -79,8 +103,11 @@ class _Times:
         return _format_time(self.self_cpu_time_total)
 
 
-class FunctionEvent(_Times):
-    """One call of an operator, or one labelled range; its children ran within it."""
+class FunctionEvent(FormattedTimesMixin):
+    """One call of an operator, or one labelled range; its children ran within it.
+
+    What an event of a device would tell besides is kept as it is given.
+    """
 
     def __init__(
         self,
@@ -89,22 +116,29 @@ class FunctionEvent(_Times):
         thread: int,
         start_us: float,
         end_us: float,
-        *,
         overload_name: str | None = None,
         fwd_thread: int | None = None,
         input_shapes: list[list[int]] | None = None,
-        concrete_inputs: list[Any] | None = None,
-        kwinputs: dict[str, Any] | None = None,
         stack: list[str] | None = None,
         scope: int = 0,
+        use_device: str | None = None,
         cpu_memory_usage: int = 0,
-        is_user_annotation: bool = False,
-        flops: int | None = None,
-        node_id: int = -1,
+        device_memory_usage: int = 0,
+        is_async: bool = False,
+        is_remote: bool = False,
         sequence_nr: int = -1,
+        node_id: int = -1,
+        *,
+        flops: int | None = None,
+        trace_name: str | None = None,
+        concrete_inputs: list[Any] | None = None,
+        kwinputs: dict[str, Any] | None = None,
+        is_user_annotation: bool = False,
         **others: object,
     ) -> None:
-        self.id, self.node_id, self.name, self.trace_name = id, node_id, name, name
+        vars(self).update(others)
+        self.id, self.node_id, self.name = id, node_id, name
+        self.trace_name = name if trace_name is None else trace_name
         self.overload_name = overload_name
         self.time_range = Interval(start_us, end_us)
         self.thread, self.fwd_thread = thread, fwd_thread
@@ -113,8 +147,8 @@ class FunctionEvent(_Times):
         self.cpu_memory_usage, self.flops = cpu_memory_usage, flops
         self.is_user_annotation, self.sequence_nr = is_user_annotation, sequence_nr
         self.count = 1
-        self.is_async = self.is_remote = False
-        self.use_device: str | None = None
+        self.is_async, self.is_remote, self.use_device = is_async, is_remote, use_device
+        self.device_memory_usage = device_memory_usage
         self.kernels: list[Kernel] = []
         self.cpu_children: list[FunctionEvent] = []
         self.cpu_parent: FunctionEvent | None = None
@@ -154,7 +188,7 @@ class FunctionEvent(_Times):
         )
 
 
-class FunctionEventAvg(_Times):
+class FunctionEventAvg(FormattedTimesMixin):
     """The sum of events of one name."""
 
     def __init__(self) -> None:

@@ -120,9 +120,7 @@ def load(file: IO[bytes], how: How) -> object:
     nbytes = whole.getbuffer().nbytes
 
     def read(trusted: type[pickle.Unpickler] | None) -> object:
-        return unpickle(
-            whole, storages.load, trusted=trusted, encoding=how.encoding, nbytes=nbytes
-        )
+        return unpickle(whole, storages.load, trusted=trusted, encoding=how.encoding, nbytes=nbytes)
 
     def plain() -> object:
         with errors_of(file):

@@ -132,12 +132,25 @@ def save(
         return storage_writer.write(entries, places)
 
 
-def async_save(state_dict: State, **options: Any) -> Future[Metadata]:
+def async_save(
+    state_dict: State,
+    *,
+    checkpoint_id: Folder | None = None,
+    storage_writer: FileSystemWriter | None = None,
+    planner: object = None,
+    process_group: object = None,
+    async_checkpointer_type: object = None,
+    async_stager: object = None,
+    no_dist: bool = False,
+    use_collectives: bool = True,
+) -> Future[Metadata]:
     """`save`, done when this returns; the future holds the index."""
-    options.pop("async_checkpointer_type", None)
-    options.pop("async_stager", None)
     done: Future[Metadata] = Future()
-    done.set_result(save(state_dict, **options))
+    made = save(
+        state_dict, checkpoint_id=checkpoint_id, storage_writer=storage_writer, planner=planner,
+        process_group=process_group, no_dist=no_dist, use_collectives=use_collectives,
+    )  # fmt: skip
+    done.set_result(made)
     return done
 
 
@@ -257,16 +270,30 @@ def _refuse_planner(planner: object) -> None:
 
 
 def save_state_dict(
-    state_dict: State, storage_writer: FileSystemWriter, **options: Any
+    state_dict: State,
+    storage_writer: FileSystemWriter,
+    process_group: object = None,
+    coordinator_rank: int = 0,
+    no_dist: bool = False,
+    planner: object = None,
 ) -> Metadata:
-    """`save` by its former name."""
-    return save(state_dict, storage_writer=storage_writer, **_former(options))
+    """`save` by its former name; coordinator_rank: of the one process that there is."""
+    return save(
+        state_dict, storage_writer=storage_writer, planner=planner,
+        process_group=process_group, no_dist=no_dist,
+    )  # fmt: skip
 
 
-def load_state_dict(state_dict: State, storage_reader: FileSystemReader, **options: Any) -> None:
+def load_state_dict(
+    state_dict: State,
+    storage_reader: FileSystemReader,
+    process_group: object = None,
+    coordinator_rank: int = 0,
+    no_dist: bool = False,
+    planner: object = None,
+) -> None:
     """`load` by its former name."""
-    load(state_dict, storage_reader=storage_reader, **_former(options))
-
-
-def _former(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if name != "coordinator_rank"}
+    load(
+        state_dict, storage_reader=storage_reader, planner=planner,
+        process_group=process_group, no_dist=no_dist,
+    )  # fmt: skip

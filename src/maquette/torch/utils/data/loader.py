@@ -104,7 +104,7 @@ class DataLoader:
         self.collate_fn: Callable[..., object] = collate_fn or default
         self._iterator: Workers | None = None  # those that stay; programs end them by it
         self._told_length: int | None = None  # of an iterable data set, once it was asked for
-        self._warn_of_many_workers()
+        self.check_worker_number_rationality()
         self._done_init = True
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -133,7 +133,8 @@ class DataLoader:
         if persistent and workers == 0:
             raise ValueError("persistent_workers option needs num_workers > 0")
 
-    def _warn_of_many_workers(self) -> None:
+    def check_worker_number_rationality(self) -> None:
+        """Warn where there are more workers than processors."""
         here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         if here is not None and self.num_workers > here:
             warnings.warn(

@@ -59,7 +59,7 @@ class functional_datapipe:  # PyTorch's name
         kind = _decorated(cls)
         for base in (IterDataPipe, MapDataPipe):
             if isinstance(kind, type) and issubclass(kind, base):
-                base.register_datapipe_as_function(self.name, cls, self.enable_df_api_tracing)
+                base._register(self.name, cls)
                 return cls
         raise TypeError("`functional_datapipe` can only decorate IterDataPipe or MapDataPipe")
 

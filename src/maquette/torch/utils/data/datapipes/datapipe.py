@@ -62,9 +62,7 @@ class _Pipe:
         cls.functions[function_name] = function
 
     @classmethod
-    def register_datapipe_as_function(
-        cls, function_name: str, cls_to_register: Any, enable_df_api_tracing: bool = False
-    ) -> None:
+    def _register(cls, function_name: str, cls_to_register: Any) -> None:
         """Make a class of pipes a method of all; Exception if the name is taken."""
         if function_name in cls.functions:
             raise Exception(  # PyTorch's class
@@ -142,6 +140,14 @@ class IterDataPipe(_Pipe, IterableDataset[T_co]):
     """
 
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}
+
+    @classmethod
+    def register_datapipe_as_function(
+        cls, function_name: str, cls_to_register: Any, enable_df_api_tracing: bool = False
+    ) -> None:
+        """Make a class of pipes a method of all; Exception if the name is taken."""
+        cls._register(function_name, cls_to_register)
+
     _valid_iterator_id: int | None = None
     _number_of_samples_yielded: int = 0
     _snapshot_state: _SnapshotState = _SnapshotState.NotStarted
@@ -182,6 +188,11 @@ class MapDataPipe(_Pipe, Dataset[T_co]):
     """Samples by key: subclasses define ``__getitem__`` and, mostly, ``__len__``."""
 
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}
+
+    @classmethod
+    def register_datapipe_as_function(cls, function_name: str, cls_to_register: Any) -> None:
+        """Make a class of pipes a method of all; Exception if the name is taken."""
+        cls._register(function_name, cls_to_register)
 
 
 class _DataPipeSerializationWrapper:
