@@ -224,3 +224,34 @@ def test_T56_encoder_layers_note_what_pytorchs_ask_for(activation: Any, code: in
     assert layer.activation_relu_or_gelu == code
     assert torch.nn.TransformerEncoder(layer, 1).use_nested_tensor is (code != 0)
     assert not torch.nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).use_nested_tensor
+
+
+def whole(scheduler: Any) -> Any:
+    """What comes back of a scheduler that is pickled whole, and the names in the file."""
+    file = saved(scheduler)
+    assert not any("maquette" in name for name in names_in(file))
+    return torch.load(file, weights_only=False)
+
+
+@pytest.mark.parametrize("mode", ["triangular", "triangular2", "exp_range"])
+def test_T56_whole_cyclic_schedules_name_pytorchs_functions(mode: str) -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1, momentum=0.9)
+    made = torch.optim.lr_scheduler.CyclicLR(optimizer, 0.01, 0.1, 3, mode=mode, gamma=0.5)
+    function = made._scale_fn_ref
+    function = function.func if mode == "exp_range" else function
+    assert function is getattr(torch.optim.lr_scheduler.CyclicLR, f"_{mode}_scale_fn")
+    assert "_scale_fn_ref" not in made.state_dict()
+    height = {"triangular": 1, "triangular2": 0.5, "exp_range": 0.25}[mode]
+    assert whole(made).scale_fn(2) == made.scale_fn(2) == height
+
+
+@pytest.mark.parametrize(("strategy", "name"), [("cos", "_cosine"), ("linear", "_linear")])
+def test_T56_whole_averaging_schedules_name_pytorchs_functions(strategy: str, name: str) -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+    made = torch.optim.swa_utils.SWALR(optimizer, 0.05, anneal_strategy=strategy)
+    assert made.anneal_func is getattr(torch.optim.swa_utils.SWALR, f"{name}_anneal")
+    assert "anneal_func" not in made.state_dict()
+    assert whole(made).anneal_func(0.25) == made.anneal_func(0.25)
+    other = torch.optim.swa_utils.SWALR(optimizer, 0.05, anneal_strategy="cos")
+    other.load_state_dict(made.state_dict())
+    assert other.anneal_func is made.anneal_func

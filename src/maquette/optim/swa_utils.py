@@ -216,16 +216,41 @@ class SWALR(LRScheduler):
         if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
             raise ValueError(f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}")
         self._anneal_strategy = anneal_strategy
+        self._set_anneal_func()
         self.anneal_epochs = anneal_epochs
         super().__init__(optimizer, last_epoch)
+
+    # Functions under PyTorch's names: a scheduler that is pickled whole names the one it has.
+    @staticmethod
+    def _linear_anneal(t: float) -> float:
+        return t
+
+    @staticmethod
+    def _cosine_anneal(t: float) -> float:
+        return (1 - math.cos(math.pi * t)) / 2
+
+    def _set_anneal_func(self) -> None:
+        linear = self._anneal_strategy == "linear"
+        self.anneal_func = SWALR._linear_anneal if linear else SWALR._cosine_anneal
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the optimizer and the function, which the strategy tells."""
+        state = super().state_dict()
+        del state["anneal_func"]
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over a saved state, its strategy too."""
+        super().load_state_dict(state_dict)
+        self._set_anneal_func()
 
     def get_lr(self) -> Rates:
         """The rates of `last_epoch`, from the present ones."""
         self._warn_outside_step()
         step = self._step_count - 1
         length = max(1, self.anneal_epochs)
-        before = self._share(max(0, min(1, (step - 1) / length)))
-        now = self._share(max(0, min(1, step / length)))
+        before = self.anneal_func(max(0, min(1, (step - 1) / length)))
+        now = self.anneal_func(max(0, min(1, step / length)))
         rates = []
         for group in self.optimizer.param_groups:
             target = group["swa_lr"]
@@ -233,7 +258,3 @@ class SWALR(LRScheduler):
             start = target if before == 1 else (group["lr"] - before * target) / (1 - before)
             rates.append(target * now + start * (1 - now))
         return rates
-
-    def _share(self, t: float) -> float:
-        """How much of the way is done at time t of 1."""
-        return t if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * t)) / 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import types
 from collections.abc import Callable, Sequence
@@ -53,6 +54,7 @@ class CyclicLR(LRScheduler):
         self.scale_mode = scale_mode
         if scale_fn is None:
             self.scale_mode = "iterations" if mode == "exp_range" else "cycle"
+            self._scale_fn_ref = self._function_of_mode()
         self.max_lrs = _per_group("max_lr", optimizer, max_lr)
         base_lrs = _per_group("base_lr", optimizer, base_lr)
         self.cycle_momentum = cycle_momentum
@@ -74,13 +76,29 @@ class CyclicLR(LRScheduler):
             )
         self.use_beta1 = "betas" in optimizer.defaults
 
+    # Functions under PyTorch's names: a scheduler that is pickled whole names the one it has.
+    @staticmethod
+    def _triangular_scale_fn(x: float) -> float:
+        return 1.0
+
+    @staticmethod
+    def _triangular2_scale_fn(x: float) -> float:
+        return 1 / (2.0 ** (x - 1))
+
+    @staticmethod
+    def _exp_range_scale_fn(gamma: float, x: float) -> float:
+        return gamma**x
+
+    def _function_of_mode(self) -> Scale:
+        if self.mode == "exp_range":
+            return functools.partial(CyclicLR._exp_range_scale_fn, self.gamma)
+        halved = self.mode == "triangular2"
+        return CyclicLR._triangular2_scale_fn if halved else CyclicLR._triangular_scale_fn
+
     def scale_fn(self, x: float) -> float:
         """The height of a cycle, of the cycle's number (from 1) or of the step."""
-        if self._scale_fn_custom is not None:
-            return self._scale_fn_custom(x)
-        if self.mode == "triangular2":
-            return 1 / (2.0 ** (x - 1))
-        return self.gamma**x if self.mode == "exp_range" else 1.0
+        function = self._scale_fn_custom
+        return self._scale_fn_ref(x) if function is None else function(x)
 
     def get_lr(self) -> Rates:
         """The rates of `last_epoch`; sets the momenta."""
@@ -109,6 +127,7 @@ class CyclicLR(LRScheduler):
     def state_dict(self) -> dict[str, Any]:
         """Everything but the optimizer and a plain function; of a callable, what it holds."""
         state = super().state_dict()
+        state.pop("_scale_fn_ref", None)
         function = state["_scale_fn_custom"]
         if function is not None:
             plain = isinstance(function, types.FunctionType)
