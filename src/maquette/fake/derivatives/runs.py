@@ -15,6 +15,7 @@ outline, such as what users wrote.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple, cast
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple, cast
 from maquette.autograd.engine import DONE, KNOWN_RUN, Run, accumulated
 from maquette.autograd.node import NOWHERE, AccumulateGrad, Grad, Node, OpNode
 from maquette.autograd.saved.hooks import watch
+from maquette.core.device import device
 from maquette.core.layout import strided
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import defaults
@@ -35,9 +37,10 @@ from maquette.fake.derivatives.steps import is_ours, is_plain, learnt, may_note,
 from maquette.fake.mode import ACTIVE, FakeTensorMode
 from maquette.fake.tensor import FakeTensor
 from maquette.library.infer import Outcome
-from maquette.tensor.history import AutogradMeta
+from maquette.tensor.history import AutogradMeta, VersionCounter
 from maquette.tensor.keys import fake_keys_for
-from maquette.tensor.storage import OBSERVERS
+from maquette.tensor.storage import OBSERVERS, UntypedStorage, new_storage
+from maquette.tensor.tensor import Tensor
 
 _BOUND = 16
 """How many runs are remembered, the newest: one of a large model's takes a megabyte."""
@@ -67,19 +70,26 @@ class Turn(NamedTuple):
 
 
 class Leaf(NamedTuple):
-    """A leaf of a run: what it is, and the gradient that it gets. Leaves count from the end."""
+    """A leaf of a run: what it is, and the gradient that it gets. Leaves count from the end.
+
+    make: makes a gradient over memory of its own. over: else the numbers of the memory, and of the
+    counter of versions.
+    """
 
     meta: TensorMeta
     keys: int
     make: Callable[[FakeTensorMode, Outcome], FakeTensor]
     grad: Outcome
+    over: tuple[int, int | None] | None = None
 
 
 class Known(NamedTuple):
-    """A run that was seen."""
+    """A run that was seen; memory: bytes and device of what gradients are parts of."""
 
     turns: tuple[Turn, ...]
     leaves: tuple[Leaf, ...]
+    memory: tuple[tuple[int, device], ...]
+    versions: tuple[int, ...]
 
 
 class Beginning:
@@ -221,10 +231,22 @@ def _give(
                 node.saved = None
             elif turn.releases:
                 node.release()
-    for leaf, (_, _, make, outcome) in zip(leaves, known.leaves, strict=True):
+    memory = [new_storage(nbytes, where) for nbytes, where in known.memory]
+    counters = [_counter(version) for version in known.versions]
+    for leaf, (_, _, make, outcome, over) in zip(leaves, known.leaves, strict=True):
         state = leaf.variable._ag
         grad = make(mode, outcome)
+        if over is not None:
+            storage, counter = over
+            grad._storage = memory[storage]
+            grad._vc = None if counter is None else counters[counter]
         state.grad = grad if state.grad is None else accumulated(state.grad, grad)
+
+
+def _counter(version: int) -> VersionCounter:
+    counter = VersionCounter()
+    counter.value = version
+    return counter
 
 
 # --- a run that is seen ------------------------------------------------------------------------
@@ -252,10 +274,8 @@ def _to_learn(
 
     def written() -> None:
         if run.remembered and since == (EPOCH[0], learnt[0]):
-            given = [_given(leaf, mode) for leaf in leaves]
-            storages = {id(leaf.variable._ag.grad._storage) for leaf in leaves}  # type: ignore[union-attr]  # they have one
-            if None not in given and len(storages) == len(given):
-                known = Known(tuple(turns), tuple(cast("list[Leaf]", given)))
+            known = _known(turns, leaves, mode)
+            if known is not None:
                 beginning.forms = [known, *beginning.forms[: _FORMS - 1]]
 
     return written
@@ -302,21 +322,38 @@ def _releases(node: Node) -> int:
     return 1 if node.saves_tensors else 0
 
 
-def _given(leaf: AccumulateGrad, mode: FakeTensorMode) -> Leaf | None:
-    """What a leaf got, if nothing is known of it but its meta; nobody had a gradient before."""
-    variable = leaf.variable
-    state = variable._ag
-    grad = None if state is None else state.grad
-    if grad is None or grad.__class__ is not FakeTensor:
-        return None
-    plain = grad.fake_mode is mode and grad.constant is None and not grad.__dict__
-    own = grad._storage._nbytes == grad.meta.storage_bytes and grad.meta.layout is strided
-    alone = grad._base is None and grad._ag is None and grad._keys == fake_keys_for(grad.meta)
-    if not (plain and own and alone):
-        return None
-    version = 0 if grad._vc is None else grad._vc.value
-    make = _maker(version, hasattr(grad, "_viewed"))
-    return Leaf(variable.meta, variable._keys, make, Outcome(grad.meta))
+def _known(
+    turns: Sequence[Turn], leaves: Sequence[AccumulateGrad], mode: FakeTensorMode
+) -> Known | None:
+    """A run whose leaves had no gradient before it, if of those nothing is known but metas."""
+    found: list[Leaf] = []
+    grads = [leaf.variable.grad for leaf in leaves]
+    over = Counter([id(g._storage) for g in grads if g is not None])
+    memory: dict[int, UntypedStorage] = {}
+    counters: dict[int, VersionCounter] = {}
+    for leaf, grad in zip(leaves, grads, strict=True):
+        if grad is None or not _is_plain(grad, mode):
+            return None
+        variable, storage, counter = leaf.variable, grad._storage, grad._vc
+        make = _maker(0 if counter is None else counter.value, hasattr(grad, "_viewed"))
+        place = None
+        if over[id(storage)] > 1 or storage._nbytes != grad.meta.storage_bytes:
+            memory[id(storage)] = storage
+            if counter is not None:
+                counters[id(counter)] = counter
+            number = None if counter is None else list(counters).index(id(counter))
+            place = list(memory).index(id(storage)), number
+        found.append(Leaf(variable.meta, variable._keys, make, Outcome(grad.meta), place))
+    kinds = tuple([(storage._nbytes, storage.device) for storage in memory.values()])
+    versions = tuple([counter.value for counter in counters.values()])
+    return Known(tuple(turns), tuple(found), kinds, versions)
+
+
+def _is_plain(grad: Tensor, mode: FakeTensorMode) -> bool:
+    """Whether nothing is known of a gradient but its meta, memory and version."""
+    fake = grad.__class__ is FakeTensor and grad.fake_mode is mode and grad.constant is None
+    usual = grad.meta.layout is strided and grad._keys == fake_keys_for(grad.meta)
+    return fake and usual and not grad.__dict__ and grad._base is None and grad._ag is None
 
 
 def _maker(version: int, viewed: bool) -> Callable[[FakeTensorMode, Outcome], FakeTensor]:

@@ -293,9 +293,12 @@ def _fitted(node: OpNode, grad: Grad, i: int) -> Grad:
 
 
 def _is_usual(t: Tensor, mode: FakeTensorMode) -> bool:
-    """Whether a tensor is a fake of the mode of which only its meta is known."""
-    usual = t._keys & ~K.REQUIRES_GRAD == fake_keys_for(t.meta)
-    return t.fake_mode is mode and t.constant is None and usual
+    """Whether a tensor is a fake of the mode of which only its meta is known, or its value too.
+
+    Who reads a value is not pure (`Listener`), and an answer that has one is not remembered.
+    """
+    usual = t._keys & ~(K.REQUIRES_GRAD | K.CONSTANT) == fake_keys_for(t.meta)
+    return t.fake_mode is mode and usual
 
 
 # Kernels for nested tensors stand there once those are used; plain fakes never reach them.
