@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 # Tests start hundreds of processes: without bytecode each would compile the whole package anew.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup plan test test-all verify check conformance docs bench peer clean
+.PHONY: help setup plan test test-all verify check conformance docs bench peer zoos clean
 
 # The first Python that is new enough, can make environments, and really runs (a pyenv shim
 # may exist and fail).
@@ -18,6 +18,12 @@ PEER := .venv-peer
 READY := $(VENV)/.stamp
 DOCS_READY := $(VENV)/.stamp-docs
 PEER_READY := $(PEER)/.stamp
+# The public model zoos, beside maquette and beside PyTorch.
+ZOO := .venv-zoo
+ZOO_PEER := .venv-zoo-peer
+ZOO_LIBRARIES ?= transformers==5.23.0 safetensors einops pillow pyyaml huggingface_hub
+ZOO_READY := $(ZOO)/.stamp
+ZOO_PEER_READY := $(ZOO_PEER)/.stamp
 
 # What `make plan` plans.
 PLAN ?= examples/gpt2.py --model 'GPT2(GPT2Config.small())' --args 'batch(8, 1024)' \
@@ -58,6 +64,18 @@ $(PEER_READY): pyproject.toml
 	$(PEER)/bin/python -m pip install --quiet --editable '.[dev,fast]'
 	@touch $@
 
+$(ZOO_READY): pyproject.toml
+	$(call make_environment,$(ZOO))
+	$(ZOO)/bin/python -m pip install --quiet --editable '.[fast]' $(ZOO_LIBRARIES)
+	$(ZOO)/bin/python -m pip install --quiet --no-deps timm==1.0.31 torchvision
+	@touch $@
+
+$(ZOO_PEER_READY): pyproject.toml
+	$(call make_environment,$(ZOO_PEER))
+	$(ZOO_PEER)/bin/python -m pip install --quiet $(TORCH_FLAGS) '$(TORCH)' torchvision
+	$(ZOO_PEER)/bin/python -m pip install --quiet timm==1.0.31 $(ZOO_LIBRARIES)
+	@touch $@
+
 setup: $(READY) ## make .venv with maquette and the developers' tools
 
 plan: $(READY) ## plan GPT-2's training step: no data, no accelerator
@@ -79,6 +97,7 @@ verify: $(READY) ## run what is exhaustive or long: tests marked `verify`, scrip
 	$(VENV)/bin/python $$script || failed="$$failed $$script"; done; \
 	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 	@test ! -x $(PEER)/bin/python || $(PEER)/bin/python tools/random_programs.py --count 20000
+	@test ! -x $(ZOO)/bin/python || $(MAKE) --no-print-directory zoos
 
 check: $(READY) ## lint, types, layers
 	$(VENV)/bin/ruff check .
@@ -103,8 +122,13 @@ peer: $(PEER_READY) ## compare behaviour with PyTorch itself
 	$(PEER)/bin/python tools/random_programs.py --count 500
 	$(PEER)/bin/python tools/operator_sequences.py
 
+zoos: $(ZOO_READY) $(ZOO_PEER_READY) ## compare all models of transformers and timm (an hour)
+	$(ZOO)/bin/python tools/verify/library_names.py
+	$(ZOO)/bin/python tools/verify/zoos.py --peer $(ZOO_PEER)/bin/python
+	$(ZOO)/bin/python benchmarks/true_sizes.py --torch $(ZOO_PEER)/bin/python --repeat 8
+
 clean: ## remove the environments and all that builds and tests leave behind
-	rm -rf $(VENV) .venv-3.* $(PEER) build dist docs/_build .benchmarks .hypothesis .pytest_results.xml
+	rm -rf $(VENV) .venv-3.* $(PEER) $(ZOO) $(ZOO_PEER) build dist docs/_build .benchmarks .hypothesis .pytest_results.xml
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache *.egg-info src/*.egg-info
 	find src tests tools examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + \
 	2>/dev/null || true
