@@ -91,6 +91,22 @@ def test_T57_dtypes_are_kept(kind: str) -> None:
     assert loaded.to(mq.complex128).real.tolist() == [0.0, 1.0, 1.0]
 
 
+@pytest.mark.parametrize(
+    ("kind", "dtype", "nbytes"),
+    [
+        ("C64", mq.complex64, 8),
+        ("F8_E4M3FNUZ", mq.float8_e4m3fnuz, 1),
+        ("F8_E5M2FNUZ", mq.float8_e5m2fnuz, 1),
+    ],
+)
+def test_T57_dtypes_that_the_format_got_later_are_read(
+    kind: str, dtype: mq.dtype, nbytes: int
+) -> None:
+    table = json.dumps({"x": {"dtype": kind, "shape": [1], "data_offsets": [0, nbytes]}}).encode()
+    found = read(struct.pack("<Q", len(table)) + table + bytes(nbytes))["x"]
+    assert (found.dtype, found.tolist()) == (dtype, [0])
+
+
 def test_T56_parameters_and_requires_grad_are_restored() -> None:
     loaded = read(written({"p": Parameter(mq.ones(2)), "w": mq.ones(2, requires_grad=True)}))
     assert type(loaded["p"]) is Parameter

@@ -92,6 +92,16 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         checkpoint.save({})
 
 
+def test_the_folder_that_a_call_names_goes_before_the_writers(tmp_path: Path) -> None:
+    writer = checkpoint.FileSystemWriter(tmp_path / "of the writer")
+    checkpoint.save({"x": 1}, checkpoint_id=tmp_path / "named", storage_writer=writer)
+    assert [path.name for path in tmp_path.iterdir()] == ["named"]
+    state = {"x": 0}
+    reader = checkpoint.FileSystemReader(tmp_path / "of the reader")
+    checkpoint.load(state, checkpoint_id=tmp_path / "named", storage_reader=reader)
+    assert state == {"x": 1}
+
+
 def test_a_save_in_the_background_is_done_when_it_is_asked_for(tmp_path: Path) -> None:
     found = checkpoint.async_save({"x": 1}, checkpoint_id=tmp_path)
     state = {"x": 0}

@@ -77,8 +77,15 @@ _FORMAT_NAMES = {
     "float8_e4m3fn": "F8_E4M3",
     "float8_e8m0fnu": "F8_E8M0",
 }
-_DTYPES = {name: kind for kind in all_dtypes if (name := _FORMAT_NAMES.get(kind.name))}
 _BY_NAME = {kind.name: kind for kind in all_dtypes}
+# These names came later (safetensors 0.6): they are read, and not written for older readers.
+_LATER_NAMES = {
+    "C64": "complex64",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+}
+_DTYPES = {name: kind for kind in all_dtypes if (name := _FORMAT_NAMES.get(kind.name))}
+_DTYPES.update({name: _BY_NAME[kind] for name, kind in _LATER_NAMES.items()})
 _PAIRS = {complex64: "F32", complex128: "F64"}
 
 
@@ -96,7 +103,12 @@ def save(obj: Mapping[str, Tensor], f: File, *, metadata: Mapping[str, str] | No
     with _opened(f, "wb") as file:
         write_header(file, header)
         for entry in entries:
-            _write_values(entry.tensor, file)
+            write_values(entry.tensor, file)
+
+
+def can_name(kind: dtype) -> bool:
+    """Whether files call a dtype by a name that every reader knows."""
+    return kind.name in _FORMAT_NAMES
 
 
 def write_header(file: IO[bytes], header: bytes) -> None:
@@ -117,13 +129,14 @@ def _entries(obj: Mapping[str, Tensor]) -> list[_Entry]:
             f"save its state_dict()"
         )
     for key, value in obj.items():
-        _check_entry(key, value)
+        check_entry(key, value)
     # Wide elements first, so that each begins where its dtype may.
     entries = [_Entry(name, tensor) for name, tensor in obj.items()]
     return sorted(entries, key=lambda entry: -entry.tensor.meta.itemsize)
 
 
-def _check_entry(key: object, value: object) -> None:
+def check_entry(key: object, value: object) -> None:
+    """TypeError for what cannot be written: names that are no strings, and what is no tensor."""
     if not isinstance(key, str) or key == _METADATA:
         raise TypeError(f"save(): names are strings (not '{_METADATA}'), got {key!r}")
     if not isinstance(value, Tensor):
@@ -210,7 +223,8 @@ def _facts(tensor: Tensor, *, shared: bool) -> Facts:
     return facts
 
 
-def _write_values(tensor: Tensor, file: IO[bytes]) -> None:
+def write_values(tensor: Tensor, file: IO[bytes]) -> None:
+    """Write the elements of a tensor, in order; zeros for those of a fake one."""
     array = array_of(tensor)
     if array is None:  # a placeholder for a fake
         array = np.zeros(tensor.meta.numel * tensor.meta.itemsize, np.uint8)

@@ -51,9 +51,8 @@ ADVICE = {
     **dict.fromkeys(
         (
             f"distributed.checkpoint.{name}"
-            for name in "_fsspec_filesystem default_planner hf_storage logger "
-            "logging_handlers optimizer planner planner_helpers quantized_hf_storage resharding "
-            "staging storage utils".split()
+            for name in "_fsspec_filesystem logger logging_handlers optimizer planner "
+            "planner_helpers quantized_hf_storage resharding staging storage utils".split()
         ),
         _ONE_PROCESS,
     ),

@@ -71,10 +71,8 @@ _NAMES = {
     "utils.hooks": {"register a hook by Module.register_full_backward_hook": "BackwardHook"},
     "distributed.checkpoint": {
         "there is one process, which saves and loads all of the state in a folder": (
-            "DefaultLoadPlanner DefaultSavePlanner HuggingFaceStorageReader "
-            "HuggingFaceStorageWriter LoadPlan LoadPlanner QuantizedHuggingFaceStorageReader "
-            "ReadItem SavePlan SavePlanner StorageReader StorageWriter WriteItem "
-            "load_sharded_optimizer_state_dict"
+            "LoadPlan LoadPlanner QuantizedHuggingFaceStorageReader ReadItem SavePlan SavePlanner "
+            "StorageReader StorageWriter WriteItem load_sharded_optimizer_state_dict"
         )
     },
     "autograd": {

@@ -1,12 +1,21 @@
 """`torch.distributed.checkpoint` of one process: states saved in a folder, in PyTorch's form.
 
-`save` and `load` are here, the folder's files and their index with them; what plans for more
-processes, or writes elsewhere than to a folder, is absent by name.
+`save` and `load` are here, the folder's files and their index with them, and folders as Hugging
+Face's libraries have them; what plans for more processes, or writes elsewhere than to a folder, is
+absent by name.
 """
 
 from __future__ import annotations
 
+from maquette.torch.distributed.checkpoint.default_planner import (
+    DefaultLoadPlanner,
+    DefaultSavePlanner,
+)
 from maquette.torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from maquette.torch.distributed.checkpoint.hf_storage import (
+    HuggingFaceStorageReader,
+    HuggingFaceStorageWriter,
+)
 from maquette.torch.distributed.checkpoint.metadata import (
     BytesStorageMetadata,
     ChunkStorageMetadata,
@@ -29,8 +38,12 @@ __all__ = [
     "BytesStorageMetadata",
     "CheckpointException",
     "ChunkStorageMetadata",
+    "DefaultLoadPlanner",
+    "DefaultSavePlanner",
     "FileSystemReader",
     "FileSystemWriter",
+    "HuggingFaceStorageReader",
+    "HuggingFaceStorageWriter",
     "Metadata",
     "MetadataIndex",
     "Stateful",

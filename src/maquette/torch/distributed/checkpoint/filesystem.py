@@ -46,7 +46,8 @@ class _StorageInfo:
     transform_descriptors: list[str] | None = None
 
 
-def _entry_metadata(value: object) -> TensorStorageMetadata | BytesStorageMetadata:
+def entry_metadata(value: object) -> TensorStorageMetadata | BytesStorageMetadata:
+    """What an index says of an entry."""
     if not isinstance(value, Tensor):
         return BytesStorageMetadata()
     size = Size(value.shape)
@@ -87,13 +88,18 @@ class FileSystemWriter:
         """The folder."""
         return self.path
 
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
+        """Begin a new checkpoint, in this folder if one is given."""
+        if checkpoint_id is not None:
+            self.path = Path(checkpoint_id)
+
     def write(self, entries: Entries, places: dict[str, tuple[object, ...]]) -> Metadata:
         """Write entries by name, and the index, with where each is in the state."""
         self.path.mkdir(parents=True, exist_ok=True)
         if (self.path / _INDEX).exists() and not self.overwrite:
             raise RuntimeError(f"Checkpoint already exists and {self.overwrite=}.")
         metadata = Metadata(
-            {name: _entry_metadata(value) for name, value in entries.items()},
+            {name: entry_metadata(value) for name, value in entries.items()},
             places,
             self._write_entries(entries),
             StorageMeta(self.path, str(uuid.uuid4())),
@@ -135,6 +141,11 @@ class FileSystemReader:
     def checkpoint_id(self) -> str | os.PathLike[str]:
         """The folder."""
         return self.path
+
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
+        """Read a checkpoint anew, from this folder if one is given."""
+        if checkpoint_id is not None:
+            self.path = Path(checkpoint_id)
 
     def read_metadata(self) -> Metadata:
         """The index; FileError for one that is damaged.

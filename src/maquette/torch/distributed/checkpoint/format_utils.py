@@ -30,9 +30,7 @@ def torch_save_to_dcp(
 
     The file may run code: read none that you do not trust. FileError for one that is damaged.
     """
-    save(
-        serialization.load(torch_save_path, weights_only=False), checkpoint_id=dcp_checkpoint_dir
-    )
+    save(serialization.load(torch_save_path, weights_only=False), checkpoint_id=dcp_checkpoint_dir)
 
 
 __all__ = ["dcp_to_torch_save", "torch_save_to_dcp"]

@@ -12,6 +12,10 @@ from typing import Any
 from maquette.api import functions as mq
 from maquette.autograd import no_grad
 from maquette.tensor.tensor import Tensor
+from maquette.torch.distributed.checkpoint.default_planner import (
+    DefaultLoadPlanner,
+    DefaultSavePlanner,
+)
 from maquette.torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from maquette.torch.distributed.checkpoint.metadata import (
     BytesStorageMetadata,
@@ -121,12 +125,13 @@ def save(
 ) -> Metadata:
     """Write a state to a folder, objects with a ``state_dict()`` by their states; the index.
 
-    The folder is ``checkpoint_id``, or the writer's. Planners, which are for several processes, are
-    refused with NotImplementedError.
+    The folder is ``checkpoint_id``, or the writer's. Planners of a program's own, which are for
+    several processes, are refused with NotImplementedError.
     """
-    _refuse_planner(planner)
+    _refuse_planner(planner, DefaultSavePlanner)
     if storage_writer is None:
         storage_writer = FileSystemWriter(_folder(checkpoint_id, "save"))
+    storage_writer.reset(checkpoint_id)
     with _failures_told():
         entries, places = _taken_apart(_given_states(state_dict))
         return storage_writer.write(entries, places)
@@ -167,14 +172,17 @@ def load(
 
     Objects with a ``load_state_dict()`` are handed theirs. CheckpointException for what fails: a
     RuntimeError too for an entry that the checkpoint lacks, a ValueError for a tensor of another
-    size, a FileError for a damaged file.
+    size, a FileError for a damaged file. The folder is ``checkpoint_id``, or the reader's.
+    planner: a `DefaultLoadPlanner` says whether what the checkpoint lacks may stay as it is.
     """
-    _refuse_planner(planner)
+    _refuse_planner(planner, DefaultLoadPlanner)
     if storage_reader is None:
         storage_reader = FileSystemReader(_folder(checkpoint_id, "load"))
+    storage_reader.reset(checkpoint_id)
     states = _given_states(state_dict)
+    partial = isinstance(planner, DefaultLoadPlanner) and planner.allow_partial_load
     with _failures_told():
-        _load(states, storage_reader)
+        _load(states, storage_reader, partial=partial)
     for key, state in states.items():
         held = state_dict[key]
         if isinstance(held, Stateful):
@@ -183,9 +191,11 @@ def load(
             state_dict[key] = state
 
 
-def _load(states: State, reader: FileSystemReader) -> None:
+def _load(states: State, reader: FileSystemReader, *, partial: bool = False) -> None:
     metadata = reader.read_metadata()
     entries, places = _taken_apart(states)
+    if partial:
+        entries = {k: v for k, v in entries.items() if k in metadata.state_dict_metadata}
     for name, value in entries.items():
         _check(metadata, name, value)
     for name, value in entries.items():
@@ -261,11 +271,11 @@ def _folder(checkpoint_id: Folder | None, verb: str) -> Folder:
     return checkpoint_id
 
 
-def _refuse_planner(planner: object) -> None:
-    if planner is not None:
+def _refuse_planner(planner: object, known: type) -> None:
+    if planner is not None and type(planner) is not known:  # a subclass plans by itself
         raise NotImplementedError(
-            "planners of checkpoints are not supported by maquette: there is one process, which "
-            "saves and loads all of the state"
+            "planners of checkpoints, but for the default ones, are not supported by maquette: "
+            "there is one process, which saves and loads all of the state"
         )
 
 
