@@ -50,6 +50,8 @@ MADE: dict[str, Callable[[], Any]] = {
     "csr": lambda: torch.eye(2).to_sparse_csr(),
     "nested": lambda: torch.nested.nested_tensor([torch.ones(2)]),
     "jagged": lambda: torch.nested.nested_tensor([torch.ones(2)], layout=torch.jagged),
+    "error": lambda: torch.cuda.OutOfMemoryError("none left"),
+    "method": lambda: torch.Tensor.add,
     "size": lambda: torch.Size([2, 3]),
     "dtype": lambda: torch.float32,
     "bool": lambda: torch.bool,
@@ -83,6 +85,12 @@ def test_T56_what_was_pickled_without_install_loads_with_and_without(
     torch.install()
     assert repr(type(pickle.loads(data)).__name__) == alone
     torch.uninstall()
+
+
+@pytest.mark.usefixtures("_installed")
+def test_T56_methods_as_pytorch_names_them_are_read() -> None:
+    data = b"\x80\x02c__builtin__\ngetattr\nctorch._C\nTensorBase\nX\x03\x00\x00\x00add\x86R."
+    assert pickle.loads(data)(torch.ones(1), 1).tolist() == [2]
 
 
 @pytest.mark.usefixtures("_installed")

@@ -118,3 +118,19 @@ def test_fakes_and_graphs_have_the_operators() -> None:
 def test_the_module_has_the_functions() -> None:
     assert _decomposed.quantize_per_tensor(X, 0.5, 1, -8, 7, I8).dtype is I8
     assert Q.convert_element_type.no_fuse(X, torch.float64).dtype is mq.float64
+
+
+def test_the_scale_of_a_token_is_differentiated() -> None:
+    """As PyTorch has it: a least element of 0 shares its gradient with the range's 0."""
+    x = torch.tensor([[0.0, 1.0, 2.0], [-1.0, 0.0, 2.0]], requires_grad=True)
+    scale, zero = Q._choose_qparams_per_token_asymmetric_impl(x, I8)
+    scale.sum().backward()
+    assert zero.tolist() == [[-128], [-43]]
+    assert x.grad is not None
+    assert (x.grad * 255).tolist() == [[-0.5, 0.0, 1.0], [-1.0, 0.0, 1.0]]
+
+
+def test_torchao_asks_whether_each_token_has_a_scale() -> None:
+    _decomposed._per_token_quant_qparam_dim_check(W, SCALES, ZEROS)
+    with pytest.raises(AssertionError, match="num_tokens: 2 zero_points"):
+        _decomposed._per_token_quant_qparam_dim_check(W, SCALES, ZEROS[:1])

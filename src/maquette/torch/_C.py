@@ -5,6 +5,7 @@ Each is `maquette.dispatch`'s function without the prefix ``_dispatch_`` or ``_`
 
 from __future__ import annotations
 
+from maquette.tensor.tensor import Tensor
 from maquette.torch import _VF as _VariableFunctionsClass  # noqa: F401  # pickled functions name it
 from maquette.torch.dispatch_queries import *  # noqa: F403  # questions to the dispatcher
 from maquette.torch.face.forwarding import forward, without_underscores
@@ -19,6 +20,7 @@ from maquette.transforms.inspection import (
     set_vmap_fallback_warning_enabled as _debug_only_display_vmap_fallback_warnings,
 )
 
+TensorBase = _TensorBase = Tensor  # there, the part of the class in C++, which has the methods
 has_spectral = has_lapack = True
 _has_xpu = False
 

@@ -33,6 +33,7 @@ from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
 from maquette.tensor.typed_storage import TypedStorage
 from maquette.torch._dynamo.eval_frame import OptimizedModule
+from maquette.torch.face import class_names
 
 # What NumPy and SciPy bring: linear algebra and transforms, whatever libraries they are built on.
 has_lapack = has_spectral = True
@@ -49,6 +50,10 @@ class AcceleratorError(RuntimeError):
 
 class OutOfMemoryError(RuntimeError):
     """What a device without memory left raises in PyTorch; here, for programs that catch it."""
+
+
+for _error in (AcceleratorError, OutOfMemoryError):  # torch.cuda hands them on, too
+    class_names.name_found(_error, "")
 
 
 # --- questions -----------------------------------------------------------------------

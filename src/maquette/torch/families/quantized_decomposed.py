@@ -36,12 +36,14 @@ _HALVES = (mq.bfloat16, mq.float16)
 _KERNELS = "CompositeExplicitAutograd"
 
 
-def _defines(name: str, arguments: str, returns: str = "Tensor") -> Callable[[F], F]:
+def _defines(
+    name: str, arguments: str, returns: str = "Tensor", *, key: str = _KERNELS
+) -> Callable[[F], F]:
     """Define an operator with the decorated function as its kernel, of any backend."""
 
     def decorate(function: F) -> F:
         quantized_decomposed_lib.define(f"{name}({arguments}) -> {returns}")
-        quantized_decomposed_lib.impl(name, function, _KERNELS)
+        quantized_decomposed_lib.impl(name, function, key)
         return function
 
     return decorate
@@ -251,18 +253,34 @@ def choose_qparams_per_token(input: Tensor, dtype: dtype) -> tuple[Tensor, Tenso
     return scales, mq.zeros_like(scales)
 
 
-@_defines("choose_qparams_per_token_asymmetric", "Tensor input, ScalarType dtype", _TWO)
-def choose_qparams_per_token_asymmetric(input: Tensor, dtype: dtype) -> tuple[Tensor, Tensor]:
-    """A scale and a zero point of int8 for each token, by which its elements fill the range."""
+_DIFFERENTIATED = "CompositeImplicitAutograd"
+
+
+@_defines(
+    "_choose_qparams_per_token_asymmetric_impl",
+    "Tensor input, ScalarType dtype",
+    _TWO,
+    key=_DIFFERENTIATED,
+)
+def _choose_qparams_per_token_asymmetric_impl(input: Tensor, dtype: dtype) -> tuple[Tensor, Tensor]:
+    """`choose_qparams_per_token_asymmetric`, which training differentiates the scale of."""
     qmin, qmax = _DTYPE_TO_QVALUE_BOUNDS[mq.int8]
-    least = input.amin(dim=-1, keepdim=True).clamp(max=0)
-    most = input.amax(dim=-1, keepdim=True).clamp(min=0)
+    least, most = input.amin(dim=-1, keepdim=True), input.amax(dim=-1, keepdim=True)
+    # Not `clamp`: an extreme that is 0 shares its gradient with the 0 of the range.
+    least = mq.minimum(least, mq.zeros_like(least))
+    most = mq.maximum(most, mq.zeros_like(most))
     scale = ((most - least) / float(qmax - qmin)).clamp(min=mq.finfo(mq.float32).eps)
     lowest, highest = least / scale, most / scale
     # From the end of the range at which less is lost.
     from_below = (qmin + lowest) + (qmax + highest) > 0
     zero_point = mq.where(from_below, qmin - lowest, qmax - highest)
     return scale.to(mq.float64), zero_point.clamp(qmin, qmax).round().to(mq.int64)
+
+
+@_defines("choose_qparams_per_token_asymmetric", "Tensor input, ScalarType dtype", _TWO)
+def choose_qparams_per_token_asymmetric(input: Tensor, dtype: dtype) -> tuple[Tensor, Tensor]:
+    """A scale and a zero point of int8 for each token, by which its elements fill the range."""
+    return _choose_qparams_per_token_asymmetric_impl(input, dtype)
 
 
 # --- channels ------------------------------------------------------------------------
@@ -369,14 +387,14 @@ def fake_quant_per_channel(
     return cast(Tensor, found)
 
 
-quantized_decomposed_lib.impl(
-    "fake_quant_per_channel", fake_quant_per_channel, "CompositeImplicitAutograd"
-)
+quantized_decomposed_lib.impl("fake_quant_per_channel", fake_quant_per_channel, _DIFFERENTIATED)
 
 # --- tokens and groups ---------------------------------------------------------------
 
 
-def _check_tokens(input: Tensor, scales: Tensor, zero_points: Tensor) -> None:
+def _per_token_quant_qparam_dim_check(  # PyTorch's name, which torchao imports
+    input: Tensor, scales: Tensor, zero_points: Tensor
+) -> None:
     tokens = math.prod(input.shape[:-1])
     for name, t in (("scales", scales), ("zero_points", zero_points)):
         if t.numel() != tokens:
@@ -392,7 +410,7 @@ def quantize_per_token(
 ) -> Tensor:
     """`quantize_per_tensor` with a scale and a zero point for each row of the last dimension."""
     _quant_min_max_bounds_check(quant_min, quant_max, dtype)
-    _check_tokens(input, scales, zero_points)
+    _per_token_quant_qparam_dim_check(input, scales, zero_points)
     steps = input.mul(1.0 / scales).add(zero_points).round()
     return steps.clamp(quant_min, quant_max).to(dtype)
 

@@ -83,8 +83,6 @@ def find(module: str, name: str) -> object:
     """The object that has this name in PyTorch; AttributeError or ImportError if there is none."""
     if name.startswith("torch."):  # of protocol 4, by a file that imports torch
         module, name = "torch", name.removeprefix("torch.")
-    if (module, name.partition(".")[0]) == ("torch._C", "TensorBase"):  # what methods belong to
-        module, name = "torch", name.replace("TensorBase", "Tensor", 1)
     if "." in name:
         owner, _, last = name.rpartition(".")
         return getattr(find(module, owner), last)
