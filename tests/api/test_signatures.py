@@ -154,3 +154,54 @@ def test_functions_alone_are_no_methods_of_tensors(name: str) -> None:
 @pytest.mark.parametrize("name", "index_copy narrow_copy relu prelu softmax dropout_".split())
 def test_methods_that_are_named_like_functions_alone(name: str) -> None:
     assert hasattr(mq.ones(2), name) is (name != "dropout_")
+
+
+NUMBERS = mq.arange(12.0).reshape(3, 4)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.clone().uniform_(0.0, None),
+        lambda x: torch.normal(x, None),
+        lambda x: torch.arange(0, 3, None),
+        lambda x: torch.cat([x], None),
+        lambda x: torch.split(x, 1, None),
+        lambda x: torch.fft.fft2(x, dim=None),
+        lambda x: torch.linalg.matrix_norm(x, dim=None),
+        lambda x: torch.median(x, None),
+        lambda x: torch.squeeze(x, dim=None),
+        lambda x: torch.sum(x, 0, None),
+        lambda x: torch.triu(x, None),
+        lambda x: torch.linalg.svd(x, None),
+    ],
+)
+def test_none_is_no_default_of_a_number_or_a_flag(call: Call) -> None:
+    with pytest.raises(TypeError, match="NoneType"):
+        call(NUMBERS)
+
+
+def test_none_for_a_list_of_dimensions_is_all_of_them() -> None:
+    assert torch.amax(NUMBERS, None) == NUMBERS.amax(dim=None) == 11
+    assert torch.equal(torch.amin(NUMBERS, None, True), mq.zeros(1, 1))
+    assert torch.equal(torch.roll(NUMBERS, 1, None).flatten()[:2], mq.tensor([11.0, 0.0]))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda t: mq.unique(3), "argument 'input' (position 1) must be Tensor, not int"),
+        (lambda t: mq.norm(t, dim="a"), "argument 'dim' (position 3) must be tuple of ints"),
+        (lambda t: mq.stft(t, "a"), "stft(): argument 'n_fft' (position 2) must be int, not str"),
+        (lambda t: mq.cdist(t, 3), "cdist(): argument 'x2' (position 2) must be Tensor, not int"),
+        (lambda t: mq.einsum("i->i", 3), "expected Tensor as element 0 in argument 1"),
+        (lambda t: mq.block_diag(t, []), "expected Tensor as element 1 in argument 0"),
+        (lambda t: mq.atleast_2d(t, 3), "atleast_2d() received an invalid combination"),
+        (lambda t: mq.chain_matmul(t, None), "expected Tensor as element 1 in argument 0"),
+        (lambda t: torch.lu(3), "argument 'A' (position 1) must be Tensor, not int"),
+        (lambda t: torch.sparse.mm(3, t), "_sparse_mm(): argument"),
+        (lambda t: torch.sparse.sum(t, "a"), "_sparse_sum("),
+    ],
+)
+def test_functions_in_python_refuse_as_those_of_operators_do(call: Call, message: str) -> None:
+    assert message in str(refusal(call))

@@ -5,22 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import cast
 
+from maquette.api.signatures import called
 from maquette.core.dtype import dtype
 from maquette.core.errors import check
 from maquette.core.fitting import plain
 from maquette.core.layout import strided
 from maquette.core.promotion import PYTHON_DTYPES
-from maquette.dispatch.registry import find_packet
 from maquette.tensor.tensor import Tensor
 
 _MATRIX_DIMS = 2
-
-
-def _call(operator: str, overload: str, *args: object, **kwargs: object) -> object:
-    packet = find_packet(f"aten::{operator}")
-    if packet is None:
-        raise NotImplementedError(f"the operator aten::{operator} is not defined")
-    return getattr(packet, overload)(*args, **kwargs)
 
 
 def nonzero(
@@ -32,10 +25,10 @@ def nonzero(
     """
     if out is not None:
         check(not as_tuple, lambda: "nonzero does not support the out kwarg when as_tuple is True")
-        return cast(Tensor, _call("nonzero", "out", input, out=out))
+        return cast(Tensor, called("nonzero", "out", input, out=out))
     if as_tuple and not input.meta.shape:
         input = input.unsqueeze(0)
-    found = cast(Tensor, _call("nonzero", "default", input))
+    found = cast(Tensor, called("nonzero", "default", input))
     return found.unbind(1) if as_tuple else found
 
 
@@ -61,7 +54,7 @@ def tensor_split(
         overload = "tensor_indices_or_sections"
     elif not isinstance(how, list | tuple):
         overload = "sections"
-    return tuple(cast("list[Tensor]", _call("tensor_split", overload, input, how, dim)))
+    return tuple(cast("list[Tensor]", called("tensor_split", overload, input, how, dim)))
 
 
 def norm(
@@ -80,13 +73,13 @@ def norm(
     if isinstance(p, str) and not (p == "fro" and (dims is None or len(dims) <= _MATRIX_DIMS)):
         every = list(range(input.meta.ndim)) if dims is None else dims
         overload = "str_ord_out" if written else "str_ord"
-        return _call(
+        return called(
             "linalg_matrix_norm", overload, input, p, every, keepdim, dtype=dtype, **written
         )
     if isinstance(p, str) and dtype is not None and input.meta.layout is not strided:
         raise ValueError("dtype argument is not supported in frobenius norm of sparse tensors")
     order = 2.0 if p is None or isinstance(p, str) else p
-    return _call(
+    return called(
         "linalg_vector_norm",
         suffix or "default",
         input,
@@ -107,9 +100,9 @@ def unique(
 ) -> object:
     """The distinct elements, or slices along ``dim``; where each went, how many there are."""
     if dim is None:
-        found = _call("_unique2", "default", input, sorted, return_inverse, return_counts)
+        found = called("_unique2", "default", input, sorted, return_inverse, return_counts)
     else:
-        found = _call("unique_dim", "default", input, dim, sorted, return_inverse, return_counts)
+        found = called("unique_dim", "default", input, dim, sorted, return_inverse, return_counts)
     return _asked_for(found, return_inverse, return_counts)
 
 
@@ -120,7 +113,7 @@ def unique_consecutive(
     dim: int | None = None,
 ) -> object:
     """As `unique`, but only equal neighbours count as one."""
-    found = _call("unique_consecutive", "default", input, return_inverse, return_counts, dim)
+    found = called("unique_consecutive", "default", input, return_inverse, return_counts, dim)
     return _asked_for(found, return_inverse, return_counts)
 
 
@@ -147,12 +140,12 @@ def cdist(
     """The p-norm distance of every row of ``x1`` to every row of ``x2``."""
     if compute_mode not in _COMPUTE_MODES:
         raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
-    return _call("cdist", "default", x1, x2, p, _COMPUTE_MODES[compute_mode])
+    return called("cdist", "default", x1, x2, p, _COMPUTE_MODES[compute_mode])
 
 
 def _segment_reduce(data: Tensor, reduce: str, **kwargs: object) -> object:
     """The older name of ``segment_reduce``."""
-    return _call("segment_reduce", "default", data, reduce, **kwargs)
+    return called("segment_reduce", "default", data, reduce, **kwargs)
 
 
 def _norm_of(
@@ -235,7 +228,7 @@ def stft(
     ``center`` continues the signal at both ends by ``pad_mode``, so that frame t is centred on
     sample ``t * hop_length``.
     """
-    return _call(
+    return called(
         "stft", "center", input, n_fft, hop_length, win_length, window, center, pad_mode,
         normalized, onesided, return_complex, align_to_window,
     )  # fmt: skip

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
-from maquette.aten.linalg.lu import linalg_lu_factor_ex
+from maquette.api.signatures import called
 from maquette.core.errors import check_type
 from maquette.tensor.tensor import Tensor
 
@@ -20,7 +21,7 @@ def lu(
     A singular matrix is factored all the same: the status, which PyTorch's does not look at
     either, says so. TypeError if ``out`` has not as many tensors as there are results.
     """
-    found: tuple[Tensor, ...] = linalg_lu_factor_ex(A, pivot=pivot)
+    found = cast("tuple[Tensor, ...]", called("linalg_lu_factor_ex", "default", A, pivot=pivot))
     results = found if get_infos else found[:2]
     if out is None:
         return results

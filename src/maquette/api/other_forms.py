@@ -30,7 +30,6 @@ _OLD_ORDER: dict[str, tuple[tuple[str, ...], int]] = {
         ("addmm", "addbmm", "baddbmm", "addmv", "addr", "sspaddmm"), (("beta", "alpha"), 2)
     ),
 }
-_DIMS = ("dim", "dims")
 _OPTIONS = ("dtype", "device", "layout")
 
 
@@ -64,11 +63,29 @@ def other_forms(
     if isinstance(out, Tensor) and any(option in kwargs for option in _OPTIONS):
         _check_options(out, kwargs)
         yield args, {key: value for key, value in kwargs.items() if key not in _OPTIONS}
-    if any(kwargs.get(key, key) is None for key in _DIMS) or (len(args) > 1 and args[-1] is None):
-        # ``amax(x, None)``, ``roll(x, 1, None)``: no dimensions given are all of them.
-        kept = {k: v for k, v in kwargs.items() if not (k in _DIMS and v is None)}
-        yield (args[:-1] if args[-1] is None else args), kept
+    if any(value is None for value in (*args, *kwargs.values())):
+        yield from _with_no_dims(args, kwargs, overloads)
     yield from _with_numbers(args, kwargs, overloads)
+
+
+def _with_no_dims(
+    args: tuple[object, ...], kwargs: dict[str, object], overloads: Sequence[OpOverload]
+) -> Iterator[Call]:
+    """``amax(x, None)``, ``roll(x, 1, None)``: None for a list of none, where that is the default.
+
+    For no other parameter is None the default: ``uniform_(0, None)`` is refused.
+    """
+    for overload in overloads:
+        arguments = overload._schema.arguments
+        lists = {a.name for a in arguments if a.type.is_list and a.default == ()}
+        places = [a.name in lists for a in arguments[: len(args)]]
+        given = tuple(
+            () if value is None and at < len(places) and places[at] else value
+            for at, value in enumerate(args)
+        )
+        named = {k: () if v is None and k in lists else v for k, v in kwargs.items()}
+        if (given, named) != (args, kwargs):
+            yield given, named
 
 
 def _in_new_order(name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> Call | None:

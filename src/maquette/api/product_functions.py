@@ -6,19 +6,13 @@ PyTorch writes these in Python. Here too: they bring their arguments to the oper
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from maquette.api.signatures import called
 from maquette.core.errors import check, check_value
-from maquette.dispatch.registry import ops
 from maquette.tensor.tensor import Tensor
 
 Operand = Tensor | Sequence[int | object]
-
-
-def _operator(name: str, overload: str) -> Callable[..., object]:
-    """An overload by name: its page imports this module by a detour."""
-    found: Callable[..., object] = getattr(getattr(ops.aten, name), overload)
-    return found
 
 
 def einsum(*args: object) -> Tensor:
@@ -28,7 +22,7 @@ def einsum(*args: object) -> Tensor:
     """
     equation, operands = _equation_and_operands(args)
     path = _contraction_path(equation, operands) if len(operands) > 2 else None
-    result = _operator("einsum", "default")(equation, operands, path=path)
+    result = called("einsum", "default", equation, operands, path=path)
     assert isinstance(result, Tensor)
     return result
 
@@ -110,9 +104,9 @@ def tensordot(
         )
         left, right = list(range(-number, 0)), list(range(number))
     result = (
-        _operator("tensordot", "default")(a, b, left, right)
+        called("tensordot", "default", a, b, left, right)
         if out is None
-        else _operator("tensordot", "out")(a, b, left, right, out=out)
+        else called("tensordot", "out", a, b, left, right, out=out)
     )
     assert isinstance(result, Tensor)
     return result
@@ -121,9 +115,9 @@ def tensordot(
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     """The product of a chain of matrices in the cheapest order: `linalg.multi_dot` of old."""
     result = (
-        _operator("chain_matmul", "default")(list(matrices))
+        called("chain_matmul", "default", list(matrices))
         if out is None
-        else _operator("chain_matmul", "out")(list(matrices), out=out)
+        else called("chain_matmul", "out", list(matrices), out=out)
     )
     assert isinstance(result, Tensor)
     return result

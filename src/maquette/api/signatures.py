@@ -2,7 +2,8 @@
 
 The operators' own errors (`dispatch.matching`) speak of schemas; functions and methods speak of
 *signatures*: an overload and its ``out=`` form are one, ``self`` is ``input`` (or not counted, for
-methods), a ``Scalar`` is a Number. Nothing here runs unless a call has failed. The one idea: a
+methods), a ``Scalar`` is a Number. But for `called`, by which functions in Python call operators,
+nothing here runs unless a call has failed. The one idea: a
 signature is meant if the number of arguments allows it; where one is meant, the error says what
 is wrong with that one, otherwise it lists them all.
 """
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 from maquette.dispatch.abstract import TensorBase
 from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.registry import find_packet
 from maquette.dispatch.schemas.conversion import Mismatch, convert, is_number
 from maquette.dispatch.schemas.matching import MatchError, bind
 from maquette.dispatch.schemas.schema import NO_DEFAULT, Argument
@@ -168,6 +170,22 @@ def refused(
     for reason in dict.fromkeys(_reasons(meant, args, kwargs)):
         advised(refusal, reason)
     return refusal
+
+
+def called(operator: str, overload: str | None, *args: object, **kwargs: object) -> object:
+    """Call an aten operator for a function in Python: this overload or, for None, what fits.
+
+    Raises TypeError, in a function's words, for arguments that it does not take.
+    """
+    packet = find_packet(f"aten::{operator}")
+    if packet is None:
+        raise NotImplementedError(f"the operator aten::{operator} is not defined")
+    chosen = None if overload is None else getattr(packet, overload)
+    try:
+        return packet(*args, **kwargs) if chosen is None else chosen(*args, **kwargs)
+    except MatchError as error:
+        overloads = packet.usual_overloads() if chosen is None else [chosen]
+        raise refused(operator, overloads, error, args, kwargs, method=False) from None
 
 
 def fits(op: OpOverload, args: tuple[object, ...], kwargs: _Kwargs) -> bool:

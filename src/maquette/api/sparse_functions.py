@@ -11,9 +11,10 @@ import functools
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from maquette.api.creation import as_tensor
+from maquette.api.signatures import called
 from maquette.core.device import device as Device
 from maquette.core.dtype import dtype as DType
 from maquette.core.dtype import int64
@@ -232,11 +233,15 @@ sparse_bsc_tensor = _of_layout(sparse_bsc)
 # --- torch.sparse -----------------------------------------------------------------------------
 
 
+def _called(operator: str, *args: object, **kwargs: object) -> Tensor:
+    """Call the overload that fits; TypeError, as functions say it, if none does."""
+    return cast(Tensor, called(operator, None, *args, **kwargs))
+
+
 def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
     """The product of two matrices, one or both sparse; a sparse factor gets a sparse gradient."""
     if reduce in (None, "sum"):
-        found: Tensor = ops.aten._sparse_mm(mat1, mat2)
-        return found
+        return _called("_sparse_mm", mat1, mat2)
     check(
         reduce in _REDUCTIONS,
         lambda: f"reduce argument must be either sum, mean, amax or amin, got {reduce}",
@@ -267,8 +272,7 @@ def addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
     """``beta * input + alpha * mat1 @ mat2``; a sparse ``mat1`` gets a sparse gradient."""
-    found: Tensor = ops.aten._sparse_addmm(input, mat1, mat2, beta=beta, alpha=alpha)
-    return found
+    return _called("_sparse_addmm", input, mat1, mat2, beta=beta, alpha=alpha)
 
 
 def sampled_addmm(
@@ -281,40 +285,28 @@ def sampled_addmm(
     out: Tensor | None = None,
 ) -> Tensor:
     """``beta * input + alpha * mat1 @ mat2`` where the compressed ``input`` has elements."""
-    aten = ops.aten
-    found: Tensor
-    if out is not None:
-        found = aten.sparse_sampled_addmm.out(input, mat1, mat2, beta=beta, alpha=alpha, out=out)
-        return found
-    found = aten.sparse_sampled_addmm(input, mat1, mat2, beta=beta, alpha=alpha)
-    return found
+    written = {} if out is None else {"out": out}
+    return _called("sparse_sampled_addmm", input, mat1, mat2, beta=beta, alpha=alpha, **written)
 
 
 def sum(
     input: Tensor, dim: int | Sequence[int] | None = None, dtype: DType | None = None
 ) -> Tensor:
     """The sum of a COO tensor: dense over all sparse dimensions, else sparse."""
-    aten = ops.aten
     named: dict[str, object] = {} if dtype is None else {"dtype": dtype}
-    found: Tensor
-    if dim is None:
-        found = aten._sparse_sum(input, **named)
-        return found
-    dims = [dim] if isinstance(dim, int) else list(dim)
-    found = aten._sparse_sum(input, dims, **named)
-    return found
+    if dim is not None:
+        named["dim"] = [dim] if isinstance(dim, int) else dim
+    return _called("_sparse_sum", input, **named)
 
 
 def softmax(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """The softmax of the elements that a COO tensor specifies; the others count as -inf."""
-    found: Tensor = ops.aten._sparse_softmax(input, dim, dtype=dtype)
-    return found
+    return _called("_sparse_softmax", input, dim, dtype=dtype)
 
 
 def log_softmax(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """The logarithm of `softmax`."""
-    found: Tensor = ops.aten._sparse_log_softmax(input, dim, dtype=dtype)
-    return found
+    return _called("_sparse_log_softmax", input, dim, dtype=dtype)
 
 
 def spdiags(

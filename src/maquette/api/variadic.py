@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from maquette.api.signatures import called
 from maquette.aten.factory.factories import empty
-from maquette.dispatch.registry import find_packet
 from maquette.tensor.tensor import Tensor
 
 
@@ -29,10 +29,8 @@ _ALIKE = "``{0}(a, b)`` and ``{0}([a, b])`` are the same."
 def _of_list(
     name: str, tensors: tuple[Tensor | Sequence[Tensor], ...], **options: object
 ) -> object:
-    packet = find_packet(f"aten::{name}")
-    assert packet is not None
     listed = len(tensors) == 1 and not isinstance(tensors[0], Tensor)
-    result = packet(tensors[0] if listed else tensors, **options)
+    result = called(name, None, tensors[0] if listed else tensors, **options)
     return tuple(result) if isinstance(result, list) else result
 
 
@@ -65,9 +63,7 @@ def _at_least(dimensions: int) -> Callable[..., object]:
 
     def function(*tensors: Tensor | Sequence[Tensor]) -> object:
         if len(tensors) == 1 and isinstance(tensors[0], Tensor):
-            packet = find_packet(f"aten::{name}")
-            assert packet is not None
-            return packet(tensors[0])
+            return called(name, None, tensors[0])
         return several(*tensors)
 
     function.__name__ = function.__qualname__ = name
