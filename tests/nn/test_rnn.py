@@ -12,6 +12,7 @@ from maquette.nn.utils.rnn import (
     pad_packed_sequence,
     pad_sequence,
     unpack_sequence,
+    unpad_sequence,
 )
 
 LAYERS = [(nn.RNN, nn.RNNCell), (nn.LSTM, nn.LSTMCell), (nn.GRU, nn.GRUCell)]
@@ -246,3 +247,13 @@ def test_a_cell_says_which_state_has_another_number_of_dimensions():
         nn.LSTMCell(4, 5)(x, (state, wrong))
     with pytest.raises(ValueError, match="GRUCell: Expected hidden to be 1D or 2D, got 3D"):
         nn.GRUCell(4, 5)(x, wrong)
+
+
+def test_sequences_of_a_batch_have_memory_of_their_own():
+    padded = mq.arange(12.0).reshape(3, 2, 2)
+    first, second = unpad_sequence(padded, mq.tensor([3, 1]))
+    assert first.stride() == second.stride() == (2, 1)
+    first.fill_(-1)
+    assert mq.equal(padded, mq.arange(12.0).reshape(3, 2, 2))
+    with pytest.raises(ValueError, match="zip"):
+        unpad_sequence(padded, mq.tensor([3]))

@@ -163,6 +163,15 @@ def test_a_flat_place_is_unravelled() -> None:
         torch.unravel_index(torch.ones(1), (2, 3))
 
 
+def test_flat_places_of_any_dtype_are_unravelled_to_int64() -> None:
+    found = torch.unravel_index(torch.tensor([3, 5], dtype=torch.int32), (2, 3))
+    assert [(f.dtype, f.tolist(), f.stride()) for f in found] == [
+        (torch.int64, [1, 1], (2,)),
+        (torch.int64, [0, 2], (2,)),
+    ]
+    assert torch.unravel_index(torch.tensor([3], dtype=torch.uint8), (2, 300))[1].item() == 3
+
+
 def test_version_says_what_this_is() -> None:
     assert torch.__version__ == torch.version.__version__ == "2.13.0+maquette"
     assert torch.version.cuda is None

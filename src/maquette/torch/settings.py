@@ -7,6 +7,7 @@ programs that set them run; maquette's kernels do not read them.
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import sys
 import warnings
@@ -154,7 +155,7 @@ def get_device_module(device: str | Device | None = None) -> ModuleType:
 
 @_offered
 def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, ...]:
-    """For places in a flattened tensor of this shape, the index in each dimension.
+    """For places in a flattened tensor of this shape, the index in each dimension, as int64.
 
     Raises TypeError for what is no integer, and ValueError for negative sizes.
     """
@@ -163,16 +164,19 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
     sizes = [shape] if isinstance(shape, int) else list(shape)
     if indices.is_floating_point() or indices.is_complex() or indices.dtype == maquette.bool:
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
-    for size in sizes:
-        if not isinstance(size, int):
-            raise TypeError(f"expected 'shape' sequence to only contain ints, but got {type(size)}")
-    if any(size < 0 for size in sizes):
+    for each in sizes:
+        if not isinstance(each, int):
+            raise TypeError(f"expected 'shape' sequence to only contain ints, but got {type(each)}")
+    if any(each < 0 for each in sizes):
         raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")
-    found = []
-    for size in reversed(sizes):
-        found.append(indices.remainder(size))
-        indices = indices.div(size, rounding_mode="floor")
-    return tuple(reversed(found))
+    steps = [math.prod(sizes[at + 1 :]) for at in range(len(sizes))]
+    step, size = (_whole_numbers(n, indices.device) for n in (steps, sizes))
+    places = indices.unsqueeze(-1).div(step, rounding_mode="floor").remainder(size)
+    return tuple(places.unbind(-1))
+
+
+def _whole_numbers(numbers: list[int], place: Device) -> Tensor:
+    return maquette.tensor(numbers, dtype=maquette.int64, device=place)
 
 
 # --- compiling -----------------------------------------------------------------------

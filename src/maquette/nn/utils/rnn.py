@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from maquette.api import functions as mq
 from maquette.core import dtype as dtypes
 from maquette.core.device import device
+from maquette.core.layout import contiguous_format
 from maquette.tensor import Tensor
 
 T = TypeVar("T", bound="PackedSequence")
@@ -279,9 +280,14 @@ def pad_sequence(
 def unpad_sequence(
     padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False
 ) -> list[Tensor]:
-    """The sequences of a padded batch, each of its length."""
+    """The sequences of a padded batch, each of its length, in memory of its own.
+
+    Raises ValueError if there is not one length for each. Unlike PyTorch's, which transposes the
+    batch in place, it leaves ``padded_sequences`` as they are.
+    """
     batch = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
-    return [member[:n] for member, n in zip(batch.unbind(0), lengths.tolist())]
+    members = zip(batch.unbind(0), lengths.tolist(), strict=True)
+    return [member[: max(n, 0)].clone(memory_format=contiguous_format) for member, n in members]
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
