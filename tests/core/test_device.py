@@ -55,6 +55,12 @@ def test_device_takes_a_string_an_index_or_a_device(given: Any) -> None:
         device(given, 0 if given is cpu else None)
 
 
+@pytest.mark.parametrize("index", [2.5, True, "1"])
+def test_T10_an_index_is_an_int(index: Any) -> None:
+    with pytest.raises(TypeError, match="'index' must be int"):
+        device("xla", index)
+
+
 def test_device_prints_as_users_know_it() -> None:
     assert str(device("cuda", 0)) == "cuda:0"
     assert repr(device("cuda", 0)) == "device(type='cuda', index=0)"

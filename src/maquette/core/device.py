@@ -75,6 +75,10 @@ class device:
 
 
 def _parse(text: str, index: int | None) -> device:
+    check_type(
+        index is None or (isinstance(index, int) and index.__class__ is not bool),
+        lambda: f"device(): argument 'index' must be int, not {type(index).__name__}",
+    )
     check(text != "", lambda: "Device string must not be empty")
     match = _PATTERN.fullmatch(text)
     if match is None:

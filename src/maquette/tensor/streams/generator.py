@@ -30,11 +30,11 @@ _DEVICES = ("cpu", "cuda", "meta", "mps", "xpu", "mtia", "privateuseone")
 class Generator:
     """A stream of random numbers; equal seeds give equal streams.
 
-    `Generator("cuda")` is a stream for that device. Pass one as ``generator=``.
+    `Generator("cuda")` is a stream for that device, None is the cpu. Pass one as ``generator=``.
     """
 
-    def __init__(self, device: Device | str = "cpu") -> None:
-        self._device = canonical(Device(device))
+    def __init__(self, device: Device | str | None = "cpu") -> None:
+        self._device = canonical(Device("cpu" if device is None else device))
         check(
             self._device.type in _DEVICES,
             lambda: f"{self._device.type} device type not an accelerator: no Generator draws on it",
@@ -152,7 +152,8 @@ def stream_of(generator: _Stream | None) -> MersenneStream:
 
 
 def manual_seed(seed: int) -> Generator:
-    """Seed the default generators of all devices."""
+    """Seed the default generators of all devices: with the whole part of a float, as of a time."""
+    seed = int(seed)
     default_generator.manual_seed(seed)
     for generator in _defaults.values():
         generator.manual_seed(seed)
