@@ -28,6 +28,29 @@ def test_one_process_is_not_distributed():
     assert torch.accelerator.current_accelerator() is None
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "accelerator.synchronize()", "accelerator.empty_cache()", "accelerator.memory_allocated()",
+        "accelerator.max_memory_reserved(0)", "accelerator.reset_peak_memory_stats()",
+        "accelerator.current_device_index()", "accelerator.set_device_index(0)",
+        "accelerator.current_stream()", "accelerator.device_index(0).__enter__()",
+        "mps.synchronize()", "mps.empty_cache()", "mps.current_allocated_memory()", "mps.Event()",
+    ],
+)  # fmt: skip
+def test_no_device_is_told_when_one_is_to_act(call):
+    with pytest.raises(RuntimeError, match="no such device"):
+        eval(f"torch.{call}", {"torch": torch})
+    with torch.accelerator.device_index(None):
+        assert not torch.accelerator.is_available()
+
+
+def test_seeds_are_whole_parts_as_of_times():
+    with torch.random.fork_rng():
+        assert torch.manual_seed(2.5).initial_seed() == 2
+        assert torch.Generator(device=None).device.type == "cpu"
+
+
 def test_labels_for_a_profiler_are_taken():
     with torch.profiler.record_function("forward"), torch.autograd.profiler.record_function("x"):
         assert mq.ones(1).item() == 1.0

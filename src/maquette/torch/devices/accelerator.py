@@ -1,13 +1,13 @@
-"""`torch.accelerator`: there is none."""
+"""`torch.accelerator`: there is none, and what would act on one says so."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import NoReturn
 
 from maquette.core.device import device
-from maquette.torch.devices import _absent, streams
-from maquette.torch.devices._absent import device_count, empty_cache, is_available
+from maquette.torch.devices import _absent
+from maquette.torch.devices._absent import device_count, is_available
 from maquette.torch.face.forwarding import forward
 
 
@@ -16,48 +16,57 @@ def current_accelerator(check_available: bool = False) -> device | None:
     return None
 
 
-def current_device_idx() -> int:
-    """0: `current_device_index` by another name."""
-    return 0
+def current_device_index() -> NoReturn:
+    """RuntimeError: there is no device."""
+    _absent._no_device()
 
 
-def set_device_idx(device: object, /) -> None:
-    """Nothing: there is none to choose."""
+def current_device_idx() -> NoReturn:
+    """RuntimeError: `current_device_index` by another name."""
+    _absent._no_device()
 
 
-def device_index(device: int | None, /) -> AbstractContextManager[None]:
-    """Nothing for the block: there is none to choose."""
-    return nullcontext()
+def set_device_index(device: object, /) -> NoReturn:
+    """RuntimeError: there is none to choose."""
+    _absent._no_device()
 
 
-def synchronize(device: object = None, /) -> None:
-    """Nothing: there is nothing to wait for."""
+def set_device_idx(device: object, /) -> NoReturn:
+    """RuntimeError: `set_device_index` by another name."""
+    _absent._no_device()
 
 
-def set_device_index(device: object, /) -> None:
-    """Nothing: there is none to choose."""
+class device_index(AbstractContextManager[None]):
+    """A block with a device as the current one: RuntimeError on entering, but for None."""
+
+    def __init__(self, device: int | None, /) -> None:
+        self.idx = device
+
+    def __enter__(self) -> None:
+        if self.idx is not None:
+            _absent._no_device()
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Nothing: there is none to go back to."""
 
 
-def current_stream(device: object = None, /) -> streams.Stream:
-    """The one stream there is."""
-    return streams.current_stream()
+def synchronize(device: object = None, /) -> NoReturn:
+    """RuntimeError: there is no device."""
+    _absent._no_device()
 
 
-def memory_allocated(device_index: object = None, /) -> int:
-    """0 bytes."""
-    return 0
+def current_stream(device: object = None, /) -> NoReturn:
+    """RuntimeError: there is no device."""
+    _absent._no_device()
+
+
+def memory_allocated(device_index: object = None, /) -> NoReturn:
+    """RuntimeError: there is no device."""
+    _absent._no_device()
 
 
 max_memory_allocated = memory_reserved = max_memory_reserved = memory_allocated
-
-
-def reset_peak_memory_stats(device_index: object = None, /) -> None:
-    """Nothing: there are no figures."""
-
-
-def get_memory_info(device_index: object = None, /) -> NoReturn:
-    """RuntimeError: there is no device."""
-    _absent._no_device()
+reset_peak_memory_stats = get_memory_info = memory_allocated
 
 
 def get_device_capability(device: object = None, /) -> NoReturn:
@@ -65,8 +74,14 @@ def get_device_capability(device: object = None, /) -> NoReturn:
     _absent._no_device()
 
 
-def empty_host_cache() -> None:
-    """Nothing: there is no cache."""
+def empty_cache() -> NoReturn:
+    """RuntimeError: there is no device."""
+    _absent._no_device()
+
+
+def empty_host_cache() -> NoReturn:
+    """RuntimeError: there is no device."""
+    _absent._no_device()
 
 
 __all__ = ["current_accelerator", "device_count", "empty_cache", "is_available", "synchronize"]

@@ -1,16 +1,18 @@
-"""`torch.mps`: there is no such device here."""
+"""`torch.mps`: there is no such device here, and what would act on it says so."""
 
 from __future__ import annotations
+
+from typing import NoReturn
 
 from maquette.torch.devices import _absent, streams
 from maquette.torch.face.forwarding import forward
 
 
 class Event(streams.Event):
-    """A moment of a device's work, which has come when it is recorded."""
+    """A moment of a device's work: none can be made, RuntimeError, as there is no device."""
 
     def __init__(self, enable_timing: bool = False) -> None:
-        super().__init__(enable_timing=enable_timing)
+        _absent._no_device()
 
     def record(self) -> None:  # type: ignore[override]  # there is one stream
         """Let it be now."""
@@ -20,13 +22,19 @@ class Event(streams.Event):
         """Nothing."""
 
 
-def synchronize() -> None:
-    """Nothing: there is nothing to wait for."""
+def synchronize() -> NoReturn:
+    """RuntimeError: there is no device."""
+    _absent._no_device()
 
 
-def current_allocated_memory() -> int:
-    """0 bytes."""
-    return 0
+def empty_cache() -> NoReturn:
+    """RuntimeError: there is no device."""
+    _absent._no_device()
+
+
+def current_allocated_memory() -> NoReturn:
+    """RuntimeError: there is no device."""
+    _absent._no_device()
 
 
 driver_allocated_memory = recommended_max_memory = current_allocated_memory
