@@ -85,3 +85,20 @@ def test_a_function_of_values_counts_by_the_result() -> None:
 def test_modules_need_not_be_given() -> None:
     with pytest.warns(UserWarning, match="not needed"):
         FlopCounterMode(mq.nn.Linear(1, 1))
+
+
+def test_packed_sequences_are_counted_one_by_one() -> None:
+    from maquette.torch.utils.flop_counter import (  # as xformers imports it
+        _unpack_flash_attention_nested_shapes as shapes,
+    )
+
+    t, offsets = torch.ones(5, 2, 4), torch.tensor([0, 3, 5])
+    packed = {"cum_seq_q": offsets, "cum_seq_k": offsets, "max_q": 3, "max_k": 3}
+    found = list(shapes(query=t, key=t, value=t[..., :1], grad_out=t, **packed))
+    assert found == [((1, 2, n, 4), (1, 2, n, 4), (1, 2, n, 1), (1, 2, n, 4)) for n in (3, 2)]
+    meta = {**packed, "cum_seq_q": offsets.to("meta"), "cum_seq_k": offsets.to("meta")}
+    assert [q[2] for q, *_ in shapes(query=t, key=t, value=t, **meta)] == [3, 3]
+    whole = {"cum_seq_q": None, "cum_seq_k": None, "max_q": 0, "max_k": 0}
+    assert list(shapes(query=t, key=t, value=t, **whole)) == [((5, 2, 4),) * 3 + (None,)]
+    with pytest.raises(AssertionError, match="as many offsets"):
+        list(shapes(query=t, key=t, value=t, **{**packed, "cum_seq_k": None}))

@@ -34,6 +34,11 @@ def test_paths_below_the_face_need_no_install() -> None:
     assert functional is importlib.import_module("maquette.nn.functional")
 
 
+def test_packages_that_pytorch_has_copies_of_are_themselves() -> None:
+    version = importlib.import_module("maquette.torch._vendor.packaging.version")
+    assert version.parse is importlib.import_module("packaging.version").parse
+
+
 def test_uninstall_leaves_no_torch_behind() -> None:
     face.install()
     importlib.import_module("torch.nn")

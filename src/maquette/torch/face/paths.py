@@ -182,6 +182,7 @@ PACKAGES = {
     "_logging": "maquette.torch.helpers.logging",
     "_lowrank": "maquette.torch.families.low_rank",
     "_weights_only_unpickler": "maquette.torch.helpers.weights_only",
+    "_vendor.packaging": "packaging",  # where it is installed
     "_compile": "maquette.torch.helpers.environment",
     "_environment": "maquette.torch.helpers.environment",
     **_each("maquette.torch.helpers.environment", "_helion _triton"),

@@ -8,7 +8,7 @@ the pages, by tensors without data.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from maquette.api import functions as mq
@@ -246,6 +246,51 @@ def sdpa_backward_flop(
 ) -> int:
     """`sdpa_backward_flop_count` of a call."""
     return sdpa_backward_flop_count(grad_out_shape, query_shape, key_shape, value_shape)
+
+
+# --- attention of packed sequences -----------------------------------------------------------
+
+Shapes = tuple[Shape, Shape, Shape, Shape | None]
+
+
+def _lengths(offsets: Tensor, longest: int) -> list[int]:
+    """The lengths of packed sequences; without data, of each the longest that it may have."""
+    if offsets.fake_mode is not None or offsets.is_meta:
+        return [longest] * (offsets.size(0) - 1)
+    lengths: list[int] = offsets.diff().tolist()
+    return lengths
+
+
+def _unpack_flash_attention_nested_shapes(
+    *,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    grad_out: Tensor | None = None,
+    cum_seq_q: Tensor | None,
+    cum_seq_k: Tensor | None,
+    max_q: int,
+    max_k: int,
+) -> Iterator[Shapes]:
+    """The shapes of query, key, value and gradient; of packed sequences, those of each alone.
+
+    Packed are ``(all tokens, heads, size of a head)``, with offsets where each sequence begins,
+    and alone they are ``(1, heads, tokens, size of a head)``. AssertionError for what does not fit.
+    """
+    if cum_seq_q is None:
+        yield query.shape, key.shape, value.shape, None if grad_out is None else grad_out.shape
+        return
+    if cum_seq_k is None or cum_seq_k.shape != cum_seq_q.shape:
+        raise AssertionError("packed queries and keys need as many offsets")
+    if not query.dim() == key.dim() == value.dim() == 3:
+        raise AssertionError(
+            f"packed sequences have 3 dimensions, got {query.shape}, {key.shape}, {value.shape}"
+        )
+    if grad_out is not None and grad_out.shape != query.shape:
+        raise AssertionError(f"a gradient of {grad_out.shape} for a query of {query.shape}")
+    for q, k in zip(_lengths(cum_seq_q, max_q), _lengths(cum_seq_k, max_k), strict=True):
+        alone = [(1, t.shape[1], n, t.shape[2]) for t, n in ((query, q), (key, k), (value, k))]
+        yield alone[0], alone[1], alone[2], None if grad_out is None else alone[0]
 
 
 # --- texts -----------------------------------------------------------------------------------
