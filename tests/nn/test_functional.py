@@ -193,3 +193,9 @@ def test_bags_take_the_old_order_of_their_arguments_with_a_warning():
     wanted = F.embedding_bag(rows, table, mq.tensor([0]))
     with pytest.warns(UserWarning, match="Argument order"):
         assert mq.equal(F.embedding_bag(table, rows, mq.tensor([0])), wanted)
+
+
+def test_any_truth_asks_for_antialiasing():
+    x = mq.arange(16.0).reshape(1, 1, 4, 4)
+    smooth = [F.interpolate(x, size=3, mode="bicubic", antialias=each) for each in (True, 1)]
+    assert mq.equal(*smooth)

@@ -251,3 +251,8 @@ def test_weight_norm_calls_one_operator_for_the_first_and_last_dimension():
             layer.weight  # noqa: B018  # computed when it is read
     assert seen.count("aten._weight_norm_interface.default") == 2
     assert not any("vector_norm" in name for name in seen)
+
+
+def test_what_is_no_module_has_no_parametrizations():
+    assert not parametrize.is_parametrized(None)
+    assert parametrize.type_before_parametrizations(3) is int

@@ -205,3 +205,11 @@ def test_what_lowers_the_rates_of_a_plateau_is_given_the_epoch():
     for metric in (1.0, 1.0, 0.5, 2.0):
         scheduler.step(metric)
     assert lowered == [2, 4]
+
+
+@pytest.mark.parametrize(
+    "make", [lr_scheduler.ExponentialLR, lambda o, g: lr_scheduler.StepLR(o, 1, g)]
+)
+def test_a_rate_without_a_factor_does_not_stay_as_it_is(make):
+    with pytest.raises(TypeError, match="NoneType"):
+        rates_of(lambda optimizer: make(optimizer, None))

@@ -68,7 +68,7 @@ def interpolate(
     factors = None if scale_factor is None else _per_dimension("scale_factor", scale_factor, space)
     if factors is not None and (recompute_scale_factor or mode == "area"):
         sizes, factors = [math.trunc(n * factor) for n, factor in zip(space, factors)], None
-    return _resample(input, sizes, factors, mode, bool(align_corners), antialias)
+    return _resample(input, sizes, factors, mode, bool(align_corners), bool(antialias))
 
 
 def _check_options(

@@ -295,7 +295,7 @@ def _add_property(module: Module, name: str) -> None:
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
     """Whether the module has parametrizations; of `tensor_name`, if one is given."""
-    chains = module._mq_attributes.get("parametrizations")
+    chains = getattr(module, "parametrizations", None)
     if not isinstance(chains, ModuleDict):
         return False
     return len(chains) > 0 if tensor_name is None else tensor_name in chains

@@ -43,7 +43,7 @@ class StepLR(_Curve):
 
     def _factor(self) -> float | None:
         falls = self.last_epoch != 0 and self.last_epoch % self.step_size == 0
-        return self.gamma if falls else None
+        return +self.gamma if falls else None  # no None: that would leave the rate
 
     def _get_closed_form_lr(self) -> Rates:
         factor = self.gamma ** (self.last_epoch // self.step_size)
@@ -153,7 +153,7 @@ class ExponentialLR(_Curve):
         super().__init__(optimizer, last_epoch)
 
     def _factor(self) -> float | None:
-        return None if self._is_initial else self.gamma
+        return None if self._is_initial else +self.gamma  # as in `StepLR`
 
     def _get_closed_form_lr(self) -> Rates:
         return [base * self.gamma**self.last_epoch for base in self.base_lrs]
