@@ -205,3 +205,49 @@ def test_none_for_a_list_of_dimensions_is_all_of_them() -> None:
 )
 def test_functions_in_python_refuse_as_those_of_operators_do(call: Call, message: str) -> None:
     assert message in str(refusal(call))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda t: t.to("cpu", "float64"),
+        lambda t: t.to("cpu", 3),
+        lambda t: t.to("cpu", True),
+        lambda t: t.to(t, mq.int32),
+        lambda t: t.to(mq.float64, mq.int32),
+        lambda t: t.to(mq.float64, dtype=mq.int32),
+        lambda t: t.to(t, dtype=mq.int32),
+        lambda t: t.to("cpu", device="cpu"),
+        lambda t: t.to("cpu", mq.float64, False, False, mq.contiguous_format),
+        lambda t: t.to(mq.float64, 1),
+    ],
+)
+def test_T17_to_passes_over_nothing_that_it_is_given(call: Call) -> None:
+    assert "to() " in str(refusal(call))
+
+
+def test_T17_to_takes_a_tensor_by_name_and_none_for_a_device() -> None:
+    t = mq.ones(3)
+    assert t.to(tensor=t.double()).dtype is t.to("cpu", None, True).double().dtype is mq.float64
+    assert t.to(None, mq.int32, copy=True).dtype is mq.int32
+    assert t.to(mq.float32, False, True) is not t
+
+
+@pytest.mark.parametrize("flag", [1, "False", None])
+def test_what_is_to_require_grad_is_said_by_a_bool(flag: bool) -> None:
+    for call in (
+        lambda: mq.ones(2).requires_grad_(flag),
+        lambda: mq.set_grad_enabled(flag),
+        lambda: mq.nn.Linear(2, 2).requires_grad_(flag),
+    ):
+        with pytest.raises(TypeError, match="must be bool"):
+            call()
+    with pytest.raises(RuntimeError, match="must be a bool"):
+        mq.ones(2).requires_grad = flag
+
+
+@pytest.mark.parametrize("flag", [1, "False"])
+def test_factories_take_no_other_truth_for_requires_grad(flag: bool) -> None:
+    for make in (mq.ones, mq.empty, mq.hann_window, lambda n, **k: mq.tensor([0.0] * n, **k)):
+        with pytest.raises(TypeError, match="must be bool"):
+            make(2, requires_grad=flag)

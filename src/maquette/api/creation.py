@@ -86,7 +86,7 @@ def tensor(
             stacklevel=3,  # the caller of what `seen_by_modes` made
         )
     made = _copy_of(data, dtype, device)
-    return requiring_grad(made) if requires_grad else made
+    return requiring_grad(made, requires_grad) if requires_grad else made
 
 
 def _copy_of(data: Data, dtype: DType | None, device: Place) -> Tensor:
@@ -436,7 +436,7 @@ def asarray(
             )
         return made
     if requires_grad:
-        return made.requires_grad_()
+        return made.requires_grad_(requires_grad)
     if not made.requires_grad:
         return made
     return made.requires_grad_(False) if made.is_leaf else made.detach()
@@ -514,7 +514,7 @@ def frombuffer(
     if not raw.flags.writeable:
         _warn_read_only("buffer")
     made = from_array(raw[offset : offset + taken * size].view(dtype.numpy))
-    return requiring_grad(made) if requires_grad else made
+    return requiring_grad(made, requires_grad) if requires_grad else made
 
 
 @seen_by_modes
@@ -541,7 +541,7 @@ def from_file(
     kind, count = dtype or get_default_dtype(), size or 0
     held = UntypedStorage.from_file(filename, bool(shared), count * kind.itemsize)
     made = TypedStorage(wrap_storage=held, dtype=kind).tensor()
-    return requiring_grad(made) if requires_grad else made
+    return requiring_grad(made, requires_grad) if requires_grad else made
 
 
 # --- the class's own constructor -----------------------------------------------------

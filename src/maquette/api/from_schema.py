@@ -86,8 +86,8 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
     return face
 
 
-def requiring_grad(made: Tensor) -> Tensor:
-    """A tensor that a factory made, as a leaf that requires grad."""
+def requiring_grad(made: Tensor, requires_grad: bool) -> Tensor:
+    """A tensor that a factory made, as a leaf that requires grad; TypeError if no bool says so."""
     kind = made.meta.dtype
     check(
         kind.is_floating_point or kind.is_complex,
@@ -96,7 +96,7 @@ def requiring_grad(made: Tensor) -> Tensor:
             f"{kind}"
         ),
     )
-    return made.requires_grad_()
+    return made.requires_grad_(requires_grad)
 
 
 class _Forms:
@@ -197,7 +197,7 @@ class _Forms:
         kwargs = _translate(self.name, kwargs, self.schemas)
         if isinstance(kwargs.get("out"), (tuple, list)):
             kwargs = _several_outs(kwargs, self.written)
-        grad = kwargs.pop("requires_grad", False) if self.takes_device else False
+        grad: Any = kwargs.pop("requires_grad", False) if self.takes_device else False
         if default_device() is not None and kwargs.get("device") is None:
             if self.factory and not self.of_tensors(args, kwargs):
                 kwargs["device"] = default_device()
@@ -206,7 +206,7 @@ class _Forms:
         except MatchError as error:
             result = self.other_form(full, error, args, kwargs)
         if grad and isinstance(result, Tensor):
-            requiring_grad(result)
+            requiring_grad(result, grad)
         return result
 
     def of_tensors(self, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:

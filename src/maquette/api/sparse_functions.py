@@ -143,7 +143,7 @@ def sparse_coo_tensor(
             device=device,
             pin_memory=False,
         )
-        return made.requires_grad_() if requires_grad else made
+        return _leaf(made, requires_grad)
     kept = _values(values, dtype, device)
     at = _indices(indices, kept.device)
     if size is None:
@@ -159,7 +159,7 @@ def sparse_coo_tensor(
 def _leaf(made: Tensor, requires_grad: bool) -> Tensor:
     if not requires_grad:
         return made
-    return made.detach().requires_grad_()
+    return made.detach().requires_grad_(requires_grad)
 
 
 @seen_by_modes

@@ -17,6 +17,7 @@ from maquette.core import dtype as dtypes
 from maquette.core.device import device as Device
 from maquette.core.device import device_of_type
 from maquette.core.dtype import dtype as DType
+from maquette.core.errors import check_type
 from maquette.core.layout import memory_format as MemoryFormat
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import PYTHON_DTYPES
@@ -28,39 +29,52 @@ def to(
     *args: object,
     dtype: DType | None = None,
     device: Device | str | int | None = None,
-    other: Tensor | None = None,
+    tensor: Tensor | None = None,
     non_blocking: bool = False,
     copy: bool = False,
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:
-    """``to(dtype)``, ``to(device, dtype)``, ``to(other)``: itself where nothing changes (T17)."""
-    if device is None and other is None:  # a dtype alone, as models mostly say
+    """``to(dtype)``, ``to(device, dtype)``, ``to(tensor)``: itself where nothing changes (T17).
+
+    Raises TypeError for a dtype of another class, and for two where one is due.
+    """
+    if device is None and tensor is None and (dtype is None or not args):
         given = dtype if not args else args[0] if len(args) == 1 else None
-        if given.__class__ is DType:
+        if given.__class__ is DType:  # a dtype alone, as models mostly say
             return converted(self, given, None, non_blocking, copy, memory_format)
-    rest = list(args)
-    if rest:
-        first = rest.pop(0)
-        if isinstance(first, Tensor):
-            other = first
-        elif isinstance(first, DType) or first in PYTHON_DTYPES:
-            dtype = _dtype(first)
-        elif first is not None:
-            device = _device(first)
-        if rest and not isinstance(first, DType) and other is None and _is_dtype(rest[0]):
-            dtype = _dtype(rest.pop(0))
-        for name, value in zip(("non_blocking", "copy"), rest):
-            non_blocking = bool(value) if name == "non_blocking" else non_blocking
-            copy = bool(value) if name == "copy" else copy
-    if other is not None:
-        dtype, device = other.dtype, other.device
+    if tensor is not None:
+        args = (tensor, *args)
+    if args:
+        place, kind, flags = _by_place(args)
+        if (place and device is not None) or (kind and dtype is not None):
+            raise TypeError("to() got a device or a dtype twice")
+        device, dtype = place or device, kind or dtype
+        if flags:
+            non_blocking, copy = _flags(flags, non_blocking, copy)
     where = None if device is None else _device(device)
-    kind = None if dtype is None else _dtype(dtype)
-    return converted(self, kind, where, non_blocking, copy, memory_format)
+    return converted(self, _dtype(dtype), where, non_blocking, copy, memory_format)
 
 
-def _is_dtype(value: object) -> bool:
-    return value is None or isinstance(value, DType) or value in PYTHON_DTYPES
+def _by_place(
+    args: tuple[object, ...],
+) -> tuple[Device | None, DType | None, tuple[object, ...]]:
+    """The device, the dtype and the flags that are given by their places."""
+    first, rest = args[0], args[1:]
+    if isinstance(first, Tensor):
+        return first.device, first.dtype, rest
+    if isinstance(first, DType) or first in PYTHON_DTYPES:
+        return None, _dtype(first), rest
+    place = None if first is None else _device(first)
+    return (place, _dtype(rest[0]), rest[1:]) if rest else (place, None, rest)
+
+
+def _flags(given: tuple[object, ...], non_blocking: bool, copy: bool) -> tuple[bool, bool]:
+    """``non_blocking`` and ``copy``, of which those given by their places come first."""
+    check_type(
+        len(given) <= 2 and all(isinstance(flag, bool) for flag in given),
+        lambda: f"to() expected at most non_blocking and copy, both bool, got {given}",
+    )
+    return (*given, *(non_blocking, copy)[len(given) :])  # type: ignore[return-value]  # two bools
 
 
 def _dtype(value: object) -> DType | None:

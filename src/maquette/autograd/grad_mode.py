@@ -92,7 +92,10 @@ class set_grad_enabled(_Mode):  # PyTorch's name
 
     def __init__(self, mode: bool) -> None:
         super().__init__()
-        self.mode = bool(mode)
+        if mode.__class__ is not bool:
+            found = type(mode).__name__
+            raise TypeError(f"set_grad_enabled(): argument 'enabled' must be bool, not {found}")
+        self.mode = mode
         self._saved.append(tls.st.grad_enabled)
         set_recording(self.mode)
 

@@ -146,6 +146,8 @@ class TensorHistory(TensorGeometry):
     def requires_grad(self, flag: bool) -> None:
         if self._asks and member_is_overridden(self):
             offered_member(_REQUIRES_GRAD.__set__, (self, flag), {})
+        elif flag.__class__ is not bool:
+            raise RuntimeError("requires_grad must be a bool")
         else:
             self._require_grad(flag)
 
@@ -176,6 +178,9 @@ class TensorHistory(TensorGeometry):
 
     def _require_grad(self, requires_grad: bool = True) -> Self:
         """`requires_grad_`, in a function under a transform too."""
+        if requires_grad.__class__ is not bool:
+            found = type(requires_grad).__name__
+            raise TypeError(f"requires_grad_(): argument 'requires_grad' must be bool, not {found}")
         if not requires_grad and not self.is_leaf:
             raise RuntimeError(
                 "you can only change requires_grad flags of leaf variables. If you want to use a "
