@@ -164,6 +164,8 @@ def test_T34_can_cast_forbids_only_a_lower_category(a: dt.dtype, b: dt.dtype) ->
 def test_T34_a_float_cannot_be_cast_to_an_int() -> None:
     assert not dt.can_cast(dt.float32, dt.int64)
     assert dt.can_cast(dt.int64, dt.uint8)
+    with pytest.raises(TypeError, match="two dtypes"):
+        dt.can_cast(dt.int64, "uint8")
 
 
 @given(dtypes)

@@ -204,6 +204,7 @@ def test_a_lazy_module_of_ones_own():
     assert Scale()(mq.ones(2, 3)).tolist() == [[1.0] * 3] * 2
 
 
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
 def test_what_needs_values_is_refused():
     """Finding 51."""
     for call in (mq.exp, nn.utils.weight_norm):

@@ -120,6 +120,7 @@ def test_copies_are_independent_and_pickling_is_refused():
 
 @pytest.mark.parametrize("dim", [0, 1, None])
 @pytest.mark.parametrize("make", [parametrizations.weight_norm, nn.utils.weight_norm])
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")  # the older one says so
 def test_weight_norm_keeps_the_value_and_parts_length_from_direction(make, dim):
     layer = square()
     before = layer.weight.detach().clone()
@@ -134,7 +135,8 @@ def test_weight_norm_keeps_the_value_and_parts_length_from_direction(make, dim):
 
 
 def test_the_older_weight_norm_can_be_removed_and_loaded_into_the_newer():
-    old = nn.utils.weight_norm(square())
+    with pytest.warns(FutureWarning, match="parametrizations.weight_norm"):
+        old = nn.utils.weight_norm(square())
     new = parametrizations.weight_norm(square())
     new.load_state_dict(old.state_dict())
     assert mq.allclose(new.weight, old.weight)

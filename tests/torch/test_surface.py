@@ -121,6 +121,12 @@ def test_a_tar_archive_of_the_first_pytorch_is_refused_by_that_name(tmp_path: Pa
         torch.load(tmp_path / "old.pt")
 
 
+@pytest.mark.parametrize("name", ["custom_fwd", "custom_bwd"])
+def test_the_former_place_of_an_autocast_function_warns(name: str) -> None:
+    with pytest.warns(FutureWarning, match=f"torch.amp.{name}"):
+        getattr(torch.cuda.amp, name)(lambda context, x: x)
+
+
 def test_the_former_name_of_a_choice_of_kernels_warns() -> None:
     with pytest.warns(FutureWarning, match="sdpa_kernel"), torch.backends.cuda.sdp_kernel():
         assert torch.backends.cuda.flash_sdp_enabled()

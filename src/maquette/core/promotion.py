@@ -173,6 +173,11 @@ def _combined(strong: dtype | None, weak: dtype | None) -> dtype | None:
 
 
 def can_cast(from_: dtype, to: dtype) -> bool:
-    """Whether a result of one type may be written to a tensor of another (spec T34)."""
+    """Whether a result of one type may be written to a tensor of another (spec T34).
+
+    Raises TypeError for what is no dtype.
+    """
     given, wanted = PYTHON_DTYPES.get(from_, from_), PYTHON_DTYPES.get(to, to)
+    if not (isinstance(given, dtype) and isinstance(wanted, dtype)):
+        raise TypeError(f"can_cast() takes two dtypes, got {from_!r} and {to!r}")
     return given.category <= wanted.category

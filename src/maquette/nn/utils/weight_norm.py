@@ -5,6 +5,7 @@ New programs take `parametrizations.weight_norm`.
 
 from __future__ import annotations
 
+import warnings
 from typing import TypeVar
 
 from maquette.nn.base import Module
@@ -64,7 +65,15 @@ class WeightNorm:
 
 
 def weight_norm(module: T, name: str = "weight", dim: int | None = 0) -> T:
-    """Train ``<name>_g``, the length along `dim`, and ``<name>_v``, the direction, of a weight."""
+    """Train ``<name>_g``, the length along `dim`, and ``<name>_v``, the direction, of a weight.
+
+    The former way of `parametrizations.weight_norm`: FutureWarning.
+    """
+    warnings.warn(
+        "torch.nn.utils.weight_norm is deprecated: call parametrizations.weight_norm",
+        FutureWarning,
+        stacklevel=2,
+    )
     WeightNorm.apply(module, name, dim)
     return module
 

@@ -45,11 +45,13 @@ def custom_fwd(
     fwd: Callable[..., Any] | None = None, *, cast_inputs: dtypes.dtype | None = None
 ) -> Any:
     """`torch.amp.custom_fwd` for cuda."""
+    warn_of_old_place("cuda", "custom_fwd")
     return amp.custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
 
 
 def custom_bwd(bwd: Callable[..., Any]) -> Callable[..., Any]:
     """`torch.amp.custom_bwd` for cuda."""
+    warn_of_old_place("cuda", "custom_bwd")
     return amp.custom_bwd(bwd, device_type="cuda")
 
 

@@ -6,7 +6,7 @@ import warnings
 
 
 def warn_of_old_place(device: str, name: str) -> None:
-    """A FutureWarning at the line that made an object of the class that calls this."""
+    """A FutureWarning at the line that called what calls this."""
     warnings.warn(
         f"`torch.{device}.amp.{name}(args...)` is deprecated. Please use "
         f"`torch.amp.{name}('{device}', args...)` instead.",
