@@ -43,7 +43,7 @@ from maquette.tensor.storage import OBSERVERS, UntypedStorage, new_storage
 from maquette.tensor.tensor import Tensor
 
 _BOUND = 16
-"""How many runs are remembered, the newest: one of a large model's takes a megabyte."""
+"""How many runs are remembered, the newest: one of a large model's takes one or two MB."""
 _FORMS = 4
 """How many of them begin alike."""
 _MISSES = 16
@@ -304,6 +304,7 @@ def _graph(root: Node, mode: FakeTensorMode) -> tuple[list[Turn], list[Accumulat
     at.update(leaves)
     at.update({node: i for i, node in enumerate(order)})
     turns: list[Turn] = []
+    shared: dict[Hashable, Any] = {}  # layers are alike: a third of the memory less
     for node in order:
         outline = node.__class__.outline
         said = None if outline is None else outline(node, mode)
@@ -312,6 +313,10 @@ def _graph(root: Node, mode: FakeTensorMode) -> tuple[list[Turn], list[Accumulat
             return None
         targets = tuple([at[target] for target in node.links[::3]])
         numbers = node.links[1::3] if any(node.links[1::3]) else None
+        try:
+            said = shared.setdefault(said, said)
+        except TypeError:  # what no key can say: its formulas run each time
+            return None
         turns.append(Turn(node.__class__, outline, said, targets, numbers, _releases(node)))
     return turns, cast("list[AccumulateGrad]", list(reversed(leaves)))
 
