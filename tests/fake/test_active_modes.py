@@ -36,6 +36,30 @@ def test_FX10_both_threads_go_on_with_their_own_modes() -> None:
     assert made[0].fake_mode is theirs
 
 
+def test_FX10_threads_leave_blocks_of_one_mode_in_any_order() -> None:
+    mode = mq.FakeTensorMode()
+    entered, leave = threading.Event(), threading.Event()
+    made: list[mq.Tensor] = []
+
+    def work() -> None:
+        with mode:
+            entered.set()
+            leave.wait(60)
+        made.append(mq.ones(3))
+
+    thread = threading.Thread(target=work, daemon=True)  # a failure leaves it waiting
+    with mode:
+        with mode:
+            thread.start()
+            entered.wait()
+        assert mq.ones(2).fake_mode is mode  # the other thread's block was entered last
+        leave.set()
+        thread.join()
+        assert mq.ones(2).fake_mode is mode
+    assert mq.ones(2).fake_mode is None
+    assert made[0].fake_mode is None
+
+
 def test_F32_tensors_of_another_mode_than_the_active_one_are_refused() -> None:
     with mq.FakeTensorMode():
         a = mq.ones(2)

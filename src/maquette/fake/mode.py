@@ -20,7 +20,7 @@ from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.pre_dispatch import TorchDispatchModeKey
 from maquette.dispatch.tags import Tag
-from maquette.dispatch.tls import tls
+from maquette.dispatch.tls import DispatchState, tls
 from maquette.fake import cache
 from maquette.fake.call_sites import current_stack
 from maquette.fake.config import config
@@ -103,7 +103,8 @@ class FakeTensorMode:
         self.constants = Constants()
         self.size_memos = SizeMemos()
         self.converter = FakeTensorConverter(self, copy_data=self.propagate_real_tensors)
-        self._entered: list[tuple[FakeTensorMode | None, int]] = []
+        # By the state of a thread: several may be in one mode, and each leaves its own blocks.
+        self._entered: dict[DispatchState, list[tuple[FakeTensorMode | None, int]]] = {}
         if self.propagate_real_tensors:
             note_propagation(self)
 
@@ -114,7 +115,7 @@ class FakeTensorMode:
         st = tls.st
         before = st.fake_mode
         assert before is None or isinstance(before, FakeTensorMode)
-        self._entered.append((before, st.include))
+        self._entered.setdefault(st, []).append((before, st.include))
         st.fake_mode = self
         st.set_include(st.include | FAKE)
         _count(self, 1)
@@ -122,7 +123,11 @@ class FakeTensorMode:
 
     def __exit__(self, *exc: object) -> None:
         st = tls.st
-        before, include = self._entered.pop()
+        entered = self._entered.get(st)
+        assert entered, f"{self}: this thread has no open block; leave one where it was entered"
+        before, include = entered.pop()
+        if not entered:
+            del self._entered[st]
         _count(self, -1)
         st.fake_mode = before
         st.set_include((st.include & ~FAKE) | (include & FAKE))
