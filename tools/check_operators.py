@@ -129,6 +129,8 @@ APART: dict[tuple[str, str], str] = {
     ): "the eps of the record, -0.5, magnifies bfloat16's steps",
     ("aten::grid_sampler_3d", "derivative."): "on the border PyTorch's gradient is 0",
     ("aten::linalg_lstsq", "vmap."): "in a batch of none what is not given looks like numbers",
+    ("aten::linalg_det", "derivative.tangent"): "by A^-1: of a singular matrix NaN, PyTorch's 0",
+    ("aten::_unsafe_view", "vmap.values"): "a batch of none leaves -1 open, as in PyTorch",
     ("aten::lu_unpack", "vmap."): "in a batch of none what is not given looks like numbers",
     ("aten::max_pool", "derivative."): "of padding alone PyTorch's index is of no element",
     ("aten::mish_backward", "decomposition."): "of integers the second step has no kernel",
