@@ -33,7 +33,7 @@ from maquette.dispatch.generated import generate
 from maquette.dispatch.registry import find_packet
 from maquette.fake.cache import REMEMBERED_RUNS
 from maquette.fake.derivatives.recipes import FRESH, fresh_lines
-from maquette.fake.derivatives.steps import is_ours, is_plain, learnt, may_note, plain_state
+from maquette.fake.derivatives.steps import is_ours, is_plain, may_note, plain_state, unlearnt
 from maquette.fake.mode import ACTIVE, FakeTensorMode
 from maquette.fake.tensor import FakeTensor
 from maquette.library.infer import Outcome
@@ -93,13 +93,12 @@ class Known(NamedTuple):
 
 
 class Beginning:
-    """The runs that begin at alike roots; ``met`` counts those that were not remembered."""
+    """The runs that begin at alike roots; ``misses`` counts others in a row."""
 
-    __slots__ = ("forms", "met", "misses")
+    __slots__ = ("forms", "misses")
 
     def __init__(self) -> None:
         self.forms: list[Known] = []
-        self.met = 0
         self.misses = 0
 
 
@@ -256,13 +255,10 @@ def _to_learn(
     beginning: Beginning, run: Run, root: Node, mode: FakeTensorMode
 ) -> Callable[[], None] | None:
     """What writes a run down at its end; None where that is not worth it, or cannot be."""
-    beginning.met += 1
     beginning.misses += 1
     if beginning.misses > _MISSES:
         beginning.forms.clear()
         return None
-    if beginning.met == 1:
-        return None  # its steps are met for the first or second time themselves
     found = _graph(root, mode)
     if found is None:
         beginning.misses += _MISSES // 2  # what it is made of is seldom another
@@ -270,10 +266,10 @@ def _to_learn(
     turns, leaves = found
     if any(leaf.variable._ag.grad is not None for leaf in leaves):  # type: ignore[union-attr]  # a usual leaf
         return None
-    since = EPOCH[0], learnt[0]
+    since = EPOCH[0], unlearnt[0]
 
     def written() -> None:
-        if run.remembered and since == (EPOCH[0], learnt[0]):
+        if run.remembered and since == (EPOCH[0], unlearnt[0]):
             known = _known(turns, leaves, mode)
             if known is not None:
                 beginning.forms = [known, *beginning.forms[: _FORMS - 1]]

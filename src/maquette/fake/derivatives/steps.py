@@ -199,8 +199,8 @@ def outline(value: object, mode: object) -> Hashable:
 # --- seen for the first time, and the second -------------------------------------------
 
 
-learnt = [0]
-"""How many nodes' gradients were written down in the process; threads may leave some out."""
+unlearnt = [0]
+"""How often it was found that no recipe says a node's gradients; threads may leave some out."""
 
 
 class Family:
@@ -261,7 +261,6 @@ def _learn(
     key: tuple[Hashable, ...],
 ) -> Answer:
     """Run a node's formulas, and write down how their answers are made."""
-    learnt[0] += 1
     since = EPOCH[0]
     given: list[Grad] = [grads] if isinstance(grads, Tensor) else list(grads)
     saved = list(tensors_in(node.__class__.open_saved(node)))
@@ -278,6 +277,7 @@ def _learn(
         recipe = recipe_of(mode, given, saved, wanted)
         if recipe is not None and not isinstance(grads, Tensor):
             recipe = recipe._replace(many=True)
+    unlearnt[0] += recipe is None
     remember(REMEMBERED_STEPS, key, None if recipe is None else recipe.entry(), since)
     return wanted
 
