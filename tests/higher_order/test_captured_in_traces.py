@@ -287,6 +287,16 @@ def test_control_flow_inside_of_what_the_key_functionalizes(views):
     assert mq.equal(from_functional_tensor(result), nested(mq.tensor(True), X, mq.ones(4)))
 
 
+def test_branches_are_compared_where_the_key_functionalizes():
+    row = to_functional_tensor(X)[0]
+    enable_functionalization(reapply_views=True)
+    try:
+        with pytest.raises(RuntimeError, match="shape|metadata"):
+            cond(mq.tensor(True), lambda r: r + 1, lambda r: r[:1] + 1, (row,))
+    finally:
+        disable_functionalization()
+
+
 # --- what begins a loop is captured, too -------------------------------------------------
 
 BEGINNING_CAPTURED = {

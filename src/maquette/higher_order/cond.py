@@ -30,6 +30,7 @@ from maquette.higher_order.common import (
 from maquette.higher_order.observed import observers
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.batch import VmapInterpreter
+from maquette.transforms.functional.wrapper import FunctionalWrapper
 from maquette.transforms.rules import operators
 from maquette.transforms.wrappers import BatchedTensor
 
@@ -100,13 +101,20 @@ def _check_once(
 def _check_on_fakes(true_fn: Function, false_fn: Function, operands: tuple[Any, ...]) -> None:
     """RuntimeError where the branches disagree, whichever of them is to run."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    given = tree_map(lambda t: mode.from_tensor(t) if isinstance(t, Tensor) else t, operands)
+    given = tree_map(
+        lambda t: mode.from_tensor(_value(t)) if isinstance(t, Tensor) else t, operands
+    )
     try:
         with mode, no_grad():
             results = [function(*_tuple(given)) for function in (true_fn, false_fn)]
     except (DataDependentOutputException, DynamicOutputShapeException):
         return  # what a branch makes of data is known when it runs
     cond_op.agreed(*results)
+
+
+def _value(t: Tensor) -> Tensor:
+    """What a functional tensor stands for: a view of one has no fake of its own."""
+    return t.sync() if isinstance(t, FunctionalWrapper) else t
 
 
 def _is_open(pred: Any) -> bool:
