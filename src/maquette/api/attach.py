@@ -262,6 +262,10 @@ def _unary(operator: str) -> Callable[[Tensor], object]:
     return method
 
 
+# Who is told of each method once it is made.
+TOLD: list[Callable[[Callable[..., Any]], None]] = []
+
+
 class LateMethod:
     """Stands in `Tensor` for a method that an operator gives, until it is first asked for."""
 
@@ -274,6 +278,8 @@ class LateMethod:
     def __get__(self, t: Tensor | None, cls: type[Tensor]) -> Callable[..., Any]:
         method = self.make(self.name)
         setattr(Tensor, self.name, method)
+        for tell in TOLD:
+            tell(method)
         return method if t is None else MethodType(method, t)
 
 

@@ -12,6 +12,7 @@ from operator import methodcaller
 from types import FunctionType, ModuleType
 from typing import Any
 
+from maquette.api.attach import TOLD
 from maquette.api.function_homes import function_home
 from maquette.aten.linalg.factorizations import LinAlgError
 from maquette.autograd.custom import FunctionCtx
@@ -68,6 +69,10 @@ _FUNCTIONS = (
     "maquette.nn.functional", "maquette.nn.init", "maquette.nn.utils", "maquette.fx.graph_module",
     "maquette.torch.utils.data.collate",
 )  # fmt: skip
+# Pickles name a method by the module that it says; before, by its class alone.
+_BY_MODULE = sys.version_info >= (3, 13)
+# Of whose classes functions are kept by what is pickled: since CPython 3.13 by the module they say.
+_MEMBERS = "maquette.optim"
 _named: set[type | FunctionType] = set()
 _handed: dict[type | FunctionType, str] = {}  # each once, however often `install` holds
 
@@ -78,6 +83,8 @@ def name_types() -> None:
         _name(kind, home)
     for found, place in list(_handed.items()):
         _name_handed(found, place)
+    if _BY_MODULE:
+        _name_members(Tensor, "maquette", "torch")
 
 
 # The paths above those of `PACKAGES`. To look for a path below each module's among them took a
@@ -140,9 +147,31 @@ def _name_classes(module: ModuleType) -> None:
         if not isinstance(value, kinds):
             continue
         if value.__module__ == own:
-            _name(value, torch_file(own, name))
+            home = torch_file(own, name)
+            _name(value, home)
+            if own.startswith(_MEMBERS):
+                _name_members(value, own, home)
         elif name in listed:
             name_found(value, torch_path(own))
+
+
+def _name_members(kind: Any, own: str, home: str) -> None:
+    """Name the functions of a class that say they are of the module ``own``."""
+    for value in list(vars(kind).values()):
+        function = value.__func__ if isinstance(value, staticmethod) else value
+        if isinstance(function, FunctionType) and function.__module__ == own:
+            if function.__qualname__.startswith(f"{kind.__qualname__}."):
+                _name(function, home)
+
+
+def _name_late(method: object) -> None:
+    """Name a method of tensors that is made while `install` holds."""
+    if sys.modules.get("torch") is sys.modules[_FACE] and isinstance(method, FunctionType):
+        _name(method, "torch")
+
+
+if _BY_MODULE:
+    TOLD.append(_name_late)
 
 
 def _name(kind: Any, home: str) -> None:

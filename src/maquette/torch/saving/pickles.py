@@ -11,6 +11,7 @@ import codecs
 import importlib
 import pickle
 import pickletools
+import sys
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -97,6 +98,14 @@ def find(module: str, name: str) -> object:
     raise AttributeError(f"maquette has no {module}.{name}")
 
 
+def _found(module: str, name: str) -> object:
+    """What a module has by a dotted name; None if it has nothing there."""
+    found: object = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
 # --- writing -------------------------------------------------------------------------
 
 # Those whose ``__reduce_ex__`` is of plain pickles.
@@ -122,8 +131,15 @@ class Pickler(pickle._Pickler):
 
     def _named_as_torch(self, obj: object, name: str | None = None) -> bool:
         place = torch_place(obj, name)
-        if place is None or "." in place[1]:
+        if place is None:
             return False
+        owner, dot, last = place[1].rpartition(".")
+        if dot:  # of a class, which is named: since CPython 3.13 the module of the function is
+            parent = _found(str(getattr(obj, "__module__", "")), owner)
+            if getattr(parent, last, None) is not obj:
+                return False
+            self.save_reduce(getattr, (parent, last), obj=obj)  # type: ignore[attr-defined]
+            return True
         self.write(b"c" + "\n".join([*place, ""]).encode())  # type: ignore[attr-defined]
         self.memoize(obj)  # type: ignore[attr-defined]
         return True
