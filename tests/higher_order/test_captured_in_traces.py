@@ -291,7 +291,7 @@ def test_branches_are_compared_where_the_key_functionalizes():
     row = to_functional_tensor(X)[0]
     enable_functionalization(reapply_views=True)
     try:
-        with pytest.raises(RuntimeError, match="shape|metadata"):
+        with pytest.raises(RuntimeError, match=r"shape|metadata"):
             cond(mq.tensor(True), lambda r: r + 1, lambda r: r[:1] + 1, (row,))
     finally:
         disable_functionalization()
