@@ -177,6 +177,16 @@ def test_F7_one_node_twice_is_not_two_nodes() -> None:
         assert trained(together, [x], 1)[0] == expected
 
 
+def test_F7_another_output_of_a_node_is_another_graph(given_at_once: list[int]) -> None:
+    with mq.FakeTensorMode():
+        x = leaf(3, 3)
+        trained(lambda x: torch.linalg.qr(x)[0].exp().sum(), [x])
+        count = len(given_at_once)
+        assert count
+        trained(lambda x: torch.linalg.qr(x)[1].exp().sum(), [x], 1)
+        assert len(given_at_once) == count
+
+
 def test_F7_a_leaf_that_now_asks_for_none_gets_none() -> None:
     with mq.FakeTensorMode():
         x, y = leaf(3), leaf(3)

@@ -57,7 +57,7 @@ class Turn(NamedTuple):
     """A node of a run, in the order in which they run.
 
     targets: for each link the number of a node, of a leaf as ``-1 - number``, None for no link.
-    numbers: the outputs that the links lead to, where not all are a node's only one. releases: 1
+    numbers: the outputs that the links lead to, where a node there has several. releases: 1
     where ``saved`` is let go, 2 where the node does that itself.
     """
 
@@ -308,7 +308,8 @@ def _graph(root: Node, mode: FakeTensorMode) -> tuple[list[Turn], list[Accumulat
         if said is None or outline is None:
             return None
         targets = tuple([at[target] for target in node.links[::3]])
-        numbers = node.links[1::3] if any(node.links[1::3]) else None
+        several = any(t in found and not t.plain for t in node.links[::3])
+        numbers = node.links[1::3] if several else None
         try:
             said = shared.setdefault(said, said)
         except TypeError:  # what no key can say: its formulas run each time
